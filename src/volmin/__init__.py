@@ -1,0 +1,55 @@
+"""volmin finds out how wrong labels are, and learns as if they were right.
+
+The public names are imported when they are first used, so that ``import volmin`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from volmin import data, methods, networks, noise
+    from volmin.data import load_dataset
+    from volmin.estimator import NoisyLabelClassifier
+    from volmin.training import Recipe, fit
+    from volmin.transition import DominantTransition, log_volume, transition_error
+
+_HOMES = {
+    "DominantTransition": "transition",
+    "log_volume": "transition",
+    "transition_error": "transition",
+    "Recipe": "training",
+    "fit": "training",
+    "load_dataset": "data",
+    "NoisyLabelClassifier": "estimator",
+}
+_ROOMS = ("data", "methods", "networks", "noise")
+
+__all__ = [
+    "DominantTransition",
+    "NoisyLabelClassifier",
+    "Recipe",
+    "data",
+    "fit",
+    "load_dataset",
+    "log_volume",
+    "methods",
+    "networks",
+    "noise",
+    "transition_error",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"volmin.{_HOMES[name]}"), name)
+    if name in _ROOMS:
+        return import_module(f"volmin.{name}")
+    raise AttributeError(f"module 'volmin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

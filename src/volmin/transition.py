@@ -1,0 +1,164 @@
+"""What a transition matrix is: conventions, validation, a trainable T, applying it, its volume, its error.
+
+The conventions of the whole package are stated here, once:
+
+- ``T[i, j] = P(noisy label = i | clean label = j)``: **columns sum to one**. Much public research code stores
+  the transpose.
+- Probabilities are rows, ``(N, C)``, so ``noisy = clean @ T.T``.
+- Networks return logits; predictions use the *clean* posterior, never ``T h``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+VOLUME_FLOOR = 1e-6
+"""Added to the eigenvalues of T'T: keeps the log volume of a singular T finite (about -7 per lost dimension)."""
+
+
+class DegenerateTransitionWarning(UserWarning):
+    """The estimated transition matrix is nearly singular, so the noisy labels barely tell some classes apart."""
+
+
+def as_matrix(T: ArrayLike | Tensor) -> NDArray[np.float64]:
+    """T as a float64 array, detached from any graph or device, whatever its columns sum to."""
+    if isinstance(T, Tensor):
+        T = T.detach().cpu().numpy()
+    return np.array(T, dtype=np.float64)
+
+
+def validate_transition(T: ArrayLike | Tensor, num_classes: int | None = None) -> NDArray[np.float64]:
+    """T as a float64 array, or a ``ValueError`` that says why it is not a transition matrix.
+
+    Args:
+        T: (C, C) matrix with ``T[i, j] = P(noisy = i | clean = j)``.
+        num_classes: the C that is expected, if any.
+    """
+    matrix = as_matrix(T)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
+        raise ValueError(f"T must be a square matrix for at least 2 classes, but has shape {matrix.shape}.")
+    if num_classes is not None and len(matrix) != num_classes:
+        raise ValueError(f"T is for {len(matrix)} classes, but there are {num_classes}.")
+    if not np.isfinite(matrix).all():
+        raise ValueError("T contains NaN or infinite entries.")
+    if matrix.min() < 0:
+        raise ValueError(f"T contains negative entries (smallest: {matrix.min():.3g}); they are probabilities.")
+    sums = matrix.sum(axis=0)
+    if not np.allclose(sums, 1, atol=1e-4):
+        hint = (
+            " Its rows do: pass T.T, since volmin keeps P(noisy = i | clean = j) at T[i, j]."
+            if np.allclose(matrix.sum(axis=1), 1, atol=1e-4)
+            else ""
+        )
+        worst = int(np.abs(sums - 1).argmax())
+        raise ValueError(f"Each column of T must sum to one, but column {worst} sums to {sums[worst]:.4g}.{hint}")
+    return matrix
+
+
+def start_value(num_classes: int, diagonal: float | None = None) -> float:
+    """The value of w that starts every ``T[j, j]`` at ``diagonal``.
+
+    The default diagonal is the paper's 0.5, which is ``w = ln(1 / (C - 2))``. For two classes that would be a singular
+    matrix, so there the diagonal starts at 0.8.
+    """
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, but is {num_classes}.")
+    diagonal = diagonal if diagonal is not None else (0.5 if num_classes > 2 else 0.8)
+    if not 1 / num_classes < diagonal < 1:
+        raise ValueError(f"A dominant diagonal lies between 1/{num_classes} and 1, but diagonal is {diagonal}.")
+    ratio = (1 - diagonal) / ((num_classes - 1) * diagonal)
+    return math.log(ratio / (1 - ratio))
+
+
+class DominantTransition(nn.Module):
+    """A trainable T whose diagonal entry is the largest of its column; calling it gives the (C, C) tensor.
+
+    ``A[j, j] = 1``, ``A[i, j] = sigmoid(w[i, j])`` and ``T = A / column sums``: columns sum to one, all entries are
+    positive, and ``T[j, j] > T[i, j]``. Give its parameters no weight decay (it would pull T towards more noise) and
+    prefer Adam: for many classes plain SGD hardly moves them.
+
+    Args:
+        num_classes: C, at least 2.
+        init: start value of all ``w``; ``start_value(C)`` by default.
+        shared_level: use ``sigmoid(b[j] + w[i, j])``, so that one parameter per column carries the level of noise.
+            The same matrices can be reached, faster when there are many classes.
+    """
+
+    eye: Tensor
+    w: nn.Parameter
+    level: nn.Parameter | None
+
+    def __init__(self, num_classes: int, init: float | None = None, *, shared_level: bool = False) -> None:
+        super().__init__()
+        init = start_value(num_classes) if init is None else float(init)
+        self.w = nn.Parameter(torch.full((num_classes, num_classes), 0.0 if shared_level else init))
+        self.level = nn.Parameter(torch.full((num_classes,), init)) if shared_level else None
+        self.register_buffer("eye", torch.eye(num_classes, dtype=torch.bool), persistent=False)
+
+    def forward(self) -> Tensor:
+        w = self.w if self.level is None else self.w + self.level
+        A = torch.sigmoid(w).masked_fill(self.eye, 1.0)
+        return A / A.sum(dim=0)
+
+    def extra_repr(self) -> str:
+        return f"num_classes={len(self.w)}, shared_level={self.level is not None}"
+
+
+def apply_transition(clean: Tensor, T: Tensor) -> Tensor:
+    """Noisy posteriors ``T h`` of clean posteriors, both (N, C); T is (C, C), or (N, C, C) where it depends on x."""
+    if T.ndim == 2:
+        return clean @ T.T
+    return torch.einsum("nij,nj->ni", T, clean)
+
+
+def log_volume(T: Tensor, floor: float = VOLUME_FLOOR) -> Tensor:
+    """log |det T|, kept finite where T is singular; zero for the identity. (..., R, C) with R >= C to (...).
+
+    A diagonally dominant column does not make T regular: log |det T| is unbounded below on the paper's own parameter
+    set. So this is ``1/2 log det(T'T + floor I)``, shifted to be zero at I, which agrees with ``log |det T|`` up to
+    ``floor`` over the squared smallest singular value. It is computed in double precision, where ``floor`` is well
+    above the rounding error.
+    """
+    wide = T.double()
+    gram = wide.mT @ wide
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    volume = 0.5 * torch.linalg.slogdet((gram + floor * eye) / (1 + floor)).logabsdet
+    return volume.to(T.dtype)
+
+
+def transition_error(T: ArrayLike | Tensor, T_hat: ArrayLike | Tensor) -> float:
+    """The paper's error of an estimate: ``sum |T - T_hat| / sum |T|``, between 0 and 2 for stochastic columns."""
+    truth, estimate = as_matrix(T), as_matrix(T_hat)
+    if truth.shape != estimate.shape or truth.ndim != 2:
+        raise ValueError(f"T and T_hat must be matrices of one shape, but are {truth.shape} and {estimate.shape}.")
+    if not (np.isfinite(truth).all() and np.isfinite(estimate).all()):
+        raise ValueError("T and T_hat must not contain NaN or infinite entries.")
+    return float(np.abs(truth - estimate).sum() / np.abs(truth).sum())
+
+
+def warn_if_degenerate(T: ArrayLike | Tensor, smallest: float = 1e-2) -> None:
+    """Warn when T has a negative determinant or a singular value below ``smallest``."""
+    matrix: NDArray[Any] = as_matrix(T)
+    if not np.isfinite(matrix).all():
+        warnings.warn("The estimated T contains NaN.", DegenerateTransitionWarning, stacklevel=2)
+        return
+    weakest = float(np.linalg.svd(matrix, compute_uv=False)[-1])
+    if np.linalg.det(matrix) < 0:
+        problem = "has a negative determinant: it passed through a singular matrix on the way"
+    elif weakest < smallest:
+        problem = f"is nearly singular (smallest singular value {weakest:.1e})"
+    else:
+        return
+    warnings.warn(
+        f"The estimated T {problem}. The noise estimate cannot be trusted; lower lam, the weight of the volume, "
+        "or merge classes that the noisy labels do not tell apart.",
+        DegenerateTransitionWarning,
+        stacklevel=2,
+    )
