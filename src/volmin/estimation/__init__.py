@@ -1,0 +1,52 @@
+"""Estimates T from the posteriors of an ordinary classifier, or from features.
+
+``estimate_transition(probs, labels)`` is the door. Give posteriors of *noisy* labels from a model that has
+not seen these rows (cross-validation): in sample they are memorised labels, and every estimator then answers
+T = I.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from volmin.estimation.anchors import max_anchors, percentile_anchors
+from volmin.estimation.clusterability import clusterability
+from volmin.estimation.confident import confident
+from volmin.estimation.dual import dual
+from volmin.estimation.inputs import checked_labels, checked_posteriors
+
+Method = Literal["max", "percentile", "dual", "confident"]
+
+__all__ = ["Method", "clusterability", "estimate_transition"]
+
+
+def estimate_transition(
+    probs: ArrayLike, labels: ArrayLike | None = None, method: Method = "confident"
+) -> NDArray[np.float64]:
+    """The transition matrix that explains noisy posteriors and labels.
+
+    Args:
+        probs: (N, C) posteriors of the noisy label, out of sample; not changed.
+        labels: (N,) noisy labels in ``0 .. C-1``; needed by ``"dual"`` and ``"confident"``.
+        method: ``"max"`` and ``"percentile"`` trust the most confident rows, ``"dual"`` factors through the
+            predicted class, ``"confident"`` is the confident joint. For features instead of posteriors, see
+            ``clusterability``.
+
+    Returns:
+        (C, C) float64 matrix ``T[i, j] = P(noisy = i | clean = j)``; columns sum to one.
+    """
+    if method not in get_args(Method):
+        hint = " HOC works on features: call clusterability(features, labels)." if method == "hoc" else ""
+        raise ValueError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.{hint}")
+    P = checked_posteriors(probs)
+    y = None if labels is None else checked_labels(labels, *P.shape)
+    if method == "max":
+        return max_anchors(P)
+    if method == "percentile":
+        return percentile_anchors(P)
+    if y is None:
+        raise ValueError(f'method "{method}" counts noisy labels; pass labels, shape ({len(P)},).')
+    return dual(P, y) if method == "dual" else confident(P, y)

@@ -1,0 +1,143 @@
+"""T from neighbours: examples that lie close together share a clean label.
+
+If an example and its two nearest neighbours are of one clean class (HOC; Zhu, Song and Liu, ICML 2021), their
+three noisy labels are independent draws from one column of T. So the frequencies of labels, pairs and triples
+are, with class priors p,
+
+    c1[i] = sum_k p_k T[i,k]    c2[i,j] = sum_k p_k T[i,k] T[j,k]
+    c3[i,j,l] = sum_k p_k T[i,k] T[j,k] T[l,k]
+
+and fitting (p, T) to the observed frequencies needs neither anchor points nor posteriors.
+
+Deviations from the authors' code: squared norms and L-BFGS instead of norms and Adam; neighbours are searched
+in one random partition of all rows instead of 50 overlapping samples; the columns are put in order
+afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment, minimize
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
+from torch import Tensor
+
+from volmin.estimation.inputs import checked_labels
+from volmin.transition import as_matrix
+
+MOST_CLASSES = 200
+"""Beyond this, the table of triples would not fit in memory and would be almost empty."""
+
+DIAGONAL_STARTS = (6.0, 3.0)
+"""Log-odds of a right label at the start of the fit: confident and doubtful; the better fit is kept."""
+
+
+def clusterability(
+    features: ArrayLike,
+    labels: ArrayLike,
+    num_classes: int | None = None,
+    *,
+    block_rows: int = 15_000,
+    random_state: int = 0,
+) -> NDArray[np.float64]:
+    """T from the noisy labels of neighbouring examples.
+
+    Args:
+        features: (N, D) representation in which neighbours (by cosine distance) share their clean label, such
+            as the penultimate layer of a network.
+        labels: (N,) noisy labels in ``0 .. C-1``.
+        num_classes: C; one more than the largest label by default.
+        block_rows: neighbours are searched among this many randomly chosen rows at a time, which bounds the
+            cost to ``N * block_rows``.
+        random_state: seed of the partition into blocks.
+
+    Returns:
+        (C, C) matrix ``T[i, j] = P(noisy = i | clean = j)``.
+    """
+    X = as_matrix(features)
+    if X.ndim != 2 or not np.isfinite(X).all():
+        raise ValueError(f"features must be a finite (N, D) matrix, but has shape {X.shape} or holds NaN.")
+    if num_classes is None:
+        num_classes = int(np.max(labels)) + 1 if np.size(labels) else 0
+    if not 2 <= num_classes <= MOST_CLASSES:
+        raise ValueError(f"num_classes must lie in 2..{MOST_CLASSES} for HOC, but is {num_classes}.")
+    y = checked_labels(labels, len(X), num_classes)
+    if len(X) < max(3, num_classes):
+        raise ValueError(f"features has {len(X)} rows; triples of {num_classes} classes need more.")
+    triples = y[neighbour_triples(X, block_rows, random_state)]
+    return solve_consensus(*consensus(triples, num_classes))[1]
+
+
+def neighbour_triples(features: NDArray[np.float64], block_rows: int, random_state: int) -> NDArray[np.intp]:
+    """(N, 3) row indices: each row and the two *other* rows nearest to it by cosine distance."""
+    unit = normalize(features)  # on the unit sphere, Euclidean and cosine distance order neighbours alike
+    order = np.random.default_rng(random_state).permutation(len(unit))
+    blocks = np.array_split(order, -(-len(order) // max(block_rows, 3)))
+    triples = []
+    for block in blocks:
+        search = NearestNeighbors(n_neighbors=2, algorithm="brute").fit(unit[block])
+        neighbours = search.kneighbors(return_distance=False)
+        triples.append(np.column_stack([block, block[neighbours]]))
+    return np.concatenate(triples)
+
+
+def consensus(
+    triples: NDArray[np.int64], num_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Frequencies of single labels (C,), pairs (C, C) and triples (C, C, C) in (N, 3) label triples."""
+    shape = (num_classes,) * 3
+    flat = np.ravel_multi_index(tuple(triples.T), shape)
+    c3 = np.bincount(flat, minlength=num_classes**3).reshape(shape) / len(triples)
+    c2 = c3.sum(axis=2)
+    return c2.sum(axis=1), c2, c3
+
+
+def solve_consensus(
+    c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The priors (C,) and T (C, C) whose label, pair and triple frequencies are nearest to those given."""
+    targets = [torch.as_tensor(c, dtype=torch.float64) for c in (c1, c2, c3)]
+    C = len(c1)
+
+    def misfit(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        theta = torch.tensor(parameters, requires_grad=True)
+        pairs = zip(_moments(theta, C), targets, strict=True)
+        loss = torch.stack([((ours - given) ** 2).sum() for ours, given in pairs]).sum()
+        loss.backward()
+        assert theta.grad is not None
+        # Frequencies of triples are small, and their squares would fall below the optimiser's tolerance.
+        return C**2 * loss.item(), C**2 * theta.grad.numpy()
+
+    starts = [np.concatenate([np.zeros(C), (level * np.eye(C)).ravel()]) for level in DIAGONAL_STARTS]
+    options = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-9}
+    fits = [minimize(misfit, start, jac=True, method="L-BFGS-B", options=options) for start in starts]
+    best = min(fits, key=lambda fit: fit.fun)
+    priors, T = _unpack(torch.as_tensor(best.x), C)
+    return in_order(priors.numpy(), T.numpy())
+
+
+def in_order(
+    priors: NDArray[np.float64], T: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same solution with its clean classes named so that right labels are as frequent as possible.
+
+    Label frequencies do not tell which column belongs to which class; the largest trace decides.
+    """
+    _, columns = linear_sum_assignment(T, maximize=True)
+    return priors[columns], T[:, columns]
+
+
+def _unpack(theta: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    priors = theta[:num_classes].softmax(dim=0)
+    T = theta[num_classes:].reshape(num_classes, num_classes).softmax(dim=0)
+    return priors, T
+
+
+def _moments(theta: Tensor, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+    priors, T = _unpack(theta, num_classes)
+    pairs = T[:, None, :] * T[None, :, :]
+    c2 = pairs @ priors
+    c3 = (pairs.reshape(-1, num_classes) * priors) @ T.T
+    return T @ priors, c2, c3.reshape((num_classes,) * 3)

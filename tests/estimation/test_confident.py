@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+from volmin import noise, transition_error
+from volmin.estimation.confident import confident, confident_joint, confident_thresholds
+
+
+def audit_case(C=5, n=4000, seed=0):
+    generator = np.random.default_rng(seed)
+    clean = generator.dirichlet([0.3] * C, n)
+    T = noise.asymmetric(C, 0.3, seed)
+    y = np.array([generator.choice(C, p=row) for row in clean])
+    return clean @ T.T, noise.corrupt(y, T, seed + 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_agrees_with_cleanlab(seed):
+    count = pytest.importorskip("cleanlab.count")
+    probs, labels = audit_case(seed=seed)
+    theirs = count.compute_confident_joint(labels, probs)
+    np.testing.assert_allclose(
+        confident_joint(probs, labels), theirs, atol=1
+    )  # theirs is rounded to whole counts
+    np.testing.assert_allclose(confident(probs, labels), count.estimate_latent(theirs, labels)[1], atol=3e-3)
+
+
+def test_thresholds_are_mean_self_confidence():
+    probs = np.array([[0.9, 0.1, 0.0], [0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
+    np.testing.assert_allclose(confident_thresholds(probs, np.array([0, 0, 1])), [0.7, 0.8, np.inf])
+
+
+def test_rows_of_the_joint_are_the_label_counts():
+    probs, labels = audit_case()
+    np.testing.assert_allclose(confident_joint(probs, labels).sum(axis=1), np.bincount(labels))
+
+
+def test_separable_classes_are_recovered():
+    C, T = 4, noise.pair(4, 0.45)
+    clean = np.random.default_rng(0).integers(0, C, 40_000)
+    doubt = 0.2 * np.random.default_rng(1).random((len(clean), 1))
+    probs = ((1 - doubt) * np.eye(C)[clean] + doubt / C) @ T.T
+    assert transition_error(T, confident(probs, noise.corrupt(clean, T, 2))) < 0.02

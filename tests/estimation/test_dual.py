@@ -1,0 +1,30 @@
+import numpy as np
+
+from volmin import noise, transition_error
+from volmin.estimation.anchors import percentile_anchors
+from volmin.estimation.dual import dual, predicted_to_noisy
+
+
+def test_counts_by_hand():
+    labels = np.array([0, 0, 0, 1, 0, 1])
+    predicted = np.eye(2)[[0, 0, 0, 0, 1, 1]]
+    spade = predicted_to_noisy(predicted, labels)
+    np.testing.assert_allclose(spade, [[0.75, 0.5], [0.25, 0.5]])
+    club = np.array([[0.9, 0.2], [0.1, 0.8]])
+    np.testing.assert_allclose(spade @ club, [[0.725, 0.55], [0.275, 0.45]])
+
+
+def test_perfect_predictions_leave_the_confusion():
+    C, T = 6, noise.pair(6, 0.45)
+    clean = np.random.default_rng(0).integers(0, C, 60_000)
+    assert transition_error(T, dual(np.eye(C)[clean], noise.corrupt(clean, T, 1))) < 0.02
+
+
+def test_memorised_labels_leave_the_anchors():
+    probs = np.random.default_rng(0).dirichlet([0.4] * 4, 500)
+    np.testing.assert_allclose(dual(probs, probs.argmax(axis=1)), percentile_anchors(probs))
+
+
+def test_a_class_that_is_never_predicted_keeps_its_label():
+    spade = predicted_to_noisy(np.eye(3)[[0, 0, 1, 1]], np.array([0, 1, 1, 2]))
+    np.testing.assert_allclose(spade, [[0.5, 0, 0], [0.5, 0.5, 0], [0, 0.5, 1]])
