@@ -71,7 +71,13 @@ SPECIFICATIONS = {
     "asymmetric:RATE": "to other classes by shares drawn from the seed (short: asym:RATE)",
     "FILE.npy": "any (C, C) matrix T[i, j] = P(noisy = i | clean = j)",
 }
-_KINDS = {"symmetric": symmetric, "sym": symmetric, "pair": pair, "asymmetric": asymmetric, "asym": asymmetric}
+_KINDS = {
+    "symmetric": symmetric,
+    "sym": symmetric,
+    "pair": pair,
+    "asymmetric": asymmetric,
+    "asym": asymmetric,
+}
 
 
 def corrupt(
@@ -91,7 +97,7 @@ def corrupt(
     if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool):
         raise ValueError(f"labels must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
     y = y.astype(np.int64)
-    if len(y) and not (0 <= y.min() and y.max() < len(T)):
+    if len(y) and not (y.min() >= 0 and y.max() < len(T)):
         raise ValueError(f"labels must lie in 0..{len(T) - 1}, but span {y.min()}..{y.max()}.")
     if draw == "authors":
         generator = np.random.RandomState(seed)

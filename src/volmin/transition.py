@@ -119,7 +119,7 @@ def apply_transition(clean: Tensor, T: Tensor) -> Tensor:
 
 
 def log_volume(T: Tensor, floor: float = VOLUME_FLOOR) -> Tensor:
-    """log |det T|, kept finite where T is singular; zero for the identity. (..., R, C) with R >= C to (...).
+    """Log |det T|, kept finite where T is singular; zero for the identity. (..., R, C) with R >= C to (...).
 
     A diagonally dominant column does not make T regular: log |det T| is unbounded below on the paper's own parameter
     set. So this is ``1/2 log det(T'T + floor I)``, shifted to be zero at I, which agrees with ``log |det T|`` up to

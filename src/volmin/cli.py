@@ -1,0 +1,118 @@
+"""The command line. Heavy imports happen inside the commands, so that help is instant."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+app = typer.Typer(
+    name="volmin",
+    help="Finds out how wrong labels are, and learns as if they were right.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+BAD_INPUT = 2
+
+
+def main() -> None:
+    """Run a command; bad input ends in one line on standard error and exit code 2."""
+    try:
+        status = app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        sys.exit(BAD_INPUT)
+    except click.ClickException as error:
+        _fail(f"{error.format_message()} Try --help.")
+    except (KeyboardInterrupt, click.Abort):
+        print("volmin: stopped. The same command goes on from the last epoch.", file=sys.stderr)
+        sys.exit(130)
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+    else:
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str) -> None:
+    print(f"volmin: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(BAD_INPUT)
+
+
+@app.command(
+    epilog="Example: volmin demo --out demo",
+)
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for report.html and demo.json.")] = Path(),
+    seed: Annotated[int, typer.Option(help="Of the noise, the split and the training.")] = 1,
+) -> None:
+    """Mislabel 35 % of a small data set, find the noise again, and learn in spite of it. Takes under a minute."""
+    from volmin.experiments import demo as demonstration
+
+    demonstration.run_demo(out, seed)
+
+
+@app.command(
+    epilog="Example: volmin train --dataset mnist --noise pair:0.45 --method volminnet --seed 1 --data-dir data/mnist",
+)
+def train(
+    dataset: Annotated[str, typer.Option(help="See: volmin list datasets.")] = "digits",
+    noise: Annotated[str, typer.Option(help="Noise to put on the labels; see: volmin list noise.")] = "pair:0.45",
+    method: Annotated[str, typer.Option(help="See: volmin list methods; or package.module:Class.")] = "volminnet",
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise, the split, the network and the training.")] = 1,
+    preset: Annotated[str, typer.Option(help="Settings; see: volmin list presets.")] = "official",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Another length of training.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An option of the method; repeatable."),
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the official files of the data set.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices (GPUs, or processes on CPUs).")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
+) -> None:
+    """Train one method on one noisy data set, and keep the result in a run folder.
+
+    The same command run again does nothing; after an interruption it goes on.
+    """
+    from volmin.experiments import spec
+    from volmin.experiments.commands import train_and_show
+
+    chosen = spec.resolve(
+        dataset,
+        noise,
+        method,
+        seed=seed,
+        preset=preset,
+        epochs=epochs,
+        options=dict(_parse_option(text) for text in option or []),
+        devices=devices,
+    )
+    train_and_show(chosen, out, data_dir)
+
+
+@app.command(name="list", epilog="Example: volmin list methods")
+def list_(
+    what: Annotated[str, typer.Argument(help="methods, datasets, noise or presets; all by default.")] = "all",
+) -> None:
+    """Show what there is to choose from."""
+    from volmin.experiments import catalogue
+
+    catalogue.show(what)
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    """``lam=1e-3`` as a name and a JSON value; what is not JSON is a string."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"--set takes NAME=VALUE, but was given {text!r}.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

@@ -1,0 +1,34 @@
+"""The protocol of the paper: corrupt all training labels, then hold out a tenth as noisy validation data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmin.data.base import Part
+from volmin.noise import corrupt
+
+
+@dataclass(frozen=True)
+class NoisySplit:
+    """Training and validation parts with noisy labels; ``clean`` holds the true labels of the training rows."""
+
+    train: Part
+    validation: Part
+    clean: NDArray[np.int64]
+
+
+def noisy_split(part: Part, T: NDArray[np.float64], seed: int, validation: float = 0.1) -> NoisySplit:
+    """Draw noisy labels from T and split, both bit for bit as the VolMinNet code does for the same seed."""
+    noisy = corrupt(part.y, T, seed, draw="authors")
+    train, held_out = split_indices(len(part), seed, validation)
+    return NoisySplit(Part(part.x[train], noisy[train]), Part(part.x[held_out], noisy[held_out]), clean=part.y[train])
+
+
+def split_indices(count: int, seed: int, validation: float = 0.1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Training rows in the authors' random order, and the remaining rows ascending. Not stratified."""
+    generator = np.random.RandomState(seed)
+    train = generator.choice(count, int((1 - validation) * count), replace=False)
+    return train, np.setdiff1d(np.arange(count), train)

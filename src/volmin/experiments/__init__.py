@@ -1,0 +1,1 @@
+"""Experiments: a run's identity and folder, running it, and the settings of the paper."""

@@ -1,0 +1,48 @@
+"""Published settings: the paper's text and the authors' code differ, so both are presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from volmin.methods.base import Method
+from volmin.training import Recipe
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a data set is learned: network, recipe, and options of single methods."""
+
+    network: str
+    recipe: Recipe
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def recipe_for(self, method: type[Method]) -> Recipe:
+        """The recipe with what the method's authors do otherwise."""
+        return replace(self.recipe, **method.recipe_changes)
+
+
+# Adam's default step is 1e-3, which is what the paper's text says of T on MNIST; the code sets 1e-2.
+_MNIST_PAPER = Recipe(epochs=60, weight_decay=1e-3, transition_lr=1e-3)
+_MNIST_OFFICIAL = Recipe(epochs=60, weight_decay=1e-4, transition_lr=1e-2)
+# Digits are not in the paper: a rate that suits 11 steps an epoch, the same under every name.
+_DIGITS = Preset("mlp", Recipe(epochs=150, lr=0.05, weight_decay=1e-3))
+
+PRESETS: dict[str, dict[str, Preset]] = {
+    "digits": {"paper": _DIGITS, "official": _DIGITS},
+    "mnist": {
+        "paper": Preset("lenet5", _MNIST_PAPER),
+        "official": Preset("lenet5", _MNIST_OFFICIAL, {"volminnet": {"init": -2.0}}),
+    },
+}
+
+
+def find(dataset: str, preset: str) -> Preset:
+    """The preset of a data set by name."""
+    if dataset not in PRESETS:
+        raise ValueError(f"Unknown data set {dataset!r}. Choose one of: {', '.join(PRESETS)}.")
+    found = PRESETS[dataset]
+    if preset not in found:
+        raise ValueError(f"{dataset} has no preset {preset!r}. Choose one of: {', '.join(found)}.")
+    return found[preset]

@@ -1,0 +1,194 @@
+"""One run: from a spec to a folder with its result.
+
+A folder with ``result.json`` is finished, and running it again does nothing; one without it is resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+
+from volmin import methods, networks, noise
+from volmin.data import Dataset, TensorLoader, load_dataset, noisy_split
+from volmin.experiments.spec import RunSpec
+from volmin.methods.base import Method
+from volmin.storage import replace_file, write_json, write_text
+from volmin.training import Record, clean_probs, fit, selected
+from volmin.transition import log_volume, transition_error
+
+EVALUATION_BATCH = 1000
+REPORTED_LAST_EPOCHS = 10
+"""Methods without validation report the mean accuracy of so many last epochs, as their authors do."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A spec with its data, network and method, ready to train."""
+
+    spec: RunSpec
+    T: NDArray[np.float64]
+    method: Method
+    train: TensorLoader
+    validation: TensorLoader
+    test: TensorLoader
+
+    @property
+    def epochs(self) -> int:
+        return sum(phase.epochs for phase in self.method.phases(self.spec.recipe))
+
+
+def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Experiment:
+    """Load the data, draw the noise and build the method. Writes nothing."""
+    dataset = dataset or load_dataset(spec.dataset, data_dir)
+    T = noise.parse(spec.noise, dataset.num_classes, spec.seed)
+    split = noisy_split(dataset.train, T, spec.seed)
+    with torch.random.fork_rng():
+        torch.manual_seed(spec.seed)
+        net = networks.build(spec.network, dataset.input_shape, dataset.num_classes)
+        method = methods.get(spec.method)(net, dataset.num_classes, **spec.options)
+    loaders = (
+        TensorLoader(dataset.normalize(part.x), part.y, batch_size)
+        for part, batch_size in (
+            (split.train, spec.recipe.batch_size),
+            (split.validation, EVALUATION_BATCH),
+            (dataset.test, EVALUATION_BATCH),
+        )
+    )
+    return Experiment(spec, T, method, *loaders)
+
+
+def run(
+    experiment: Experiment,
+    out: Path,
+    *,
+    fabric: Fabric | None = None,
+    on_epoch: Callable[[list[Record]], None] | None = None,
+) -> dict[str, Any]:
+    """Train, and write the run's folder below ``out``; returns the content of its ``result.json``."""
+    spec = experiment.spec
+    folder = spec.folder(out)
+    if (result := read_result(folder)) is not None:
+        return result
+    fabric = fabric or Fabric(devices=1)
+    metrics = _MetricsFile(folder / "metrics.jsonl")
+
+    def after_epoch(history: list[Record]) -> None:
+        if fabric.is_global_zero:
+            metrics.update(history)
+            if on_epoch is not None:
+                on_epoch(history)
+
+    if fabric.is_global_zero:
+        write_json(folder / "spec.json", spec.as_json())
+    test = experiment.test.to(fabric.device)
+    checkpoint = folder / "checkpoint.ckpt"
+    history = fit(
+        experiment.method,
+        experiment.train,
+        experiment.validation,
+        spec.recipe,
+        checkpoint,
+        seed=spec.seed,
+        fabric=fabric,
+        measure=lambda: _test_figures(experiment.method, test, experiment.T),
+        on_epoch=after_epoch,
+    )
+    result = _result(experiment, history)
+    if fabric.is_global_zero:
+        metrics.update(history)
+        _write(folder, experiment.method, result)
+        checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run, or None."""
+    path = folder / "result.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _test_figures(method: Method, test: TensorLoader, T: NDArray[np.float64]) -> dict[str, float]:
+    hits = clean_probs(method, test).argmax(1) == test.y.cpu()
+    figures = {"accuracy": hits.double().mean().item()}
+    with torch.no_grad():
+        if (estimate := method.transition()) is not None:
+            figures["transition_error"] = transition_error(T, estimate)
+            figures["log_volume"] = log_volume(estimate).item()
+    return figures
+
+
+def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
+    recipe, last = experiment.spec.recipe, history[-1]
+    rule = experiment.method.phases(recipe)[-1].selection or recipe.selection
+    chosen = selected(history, rule)
+    accuracy = chosen["accuracy"]
+    if rule == "last":
+        accuracy = fmean(record["accuracy"] for record in history[-REPORTED_LAST_EPOCHS:])
+    return {
+        "accuracy": accuracy,
+        "transition_error": chosen.get("transition_error"),
+        "selected_epoch": chosen["epoch"],
+        "selection": rule,
+        "last_accuracy": last["accuracy"],
+        "last_transition_error": last.get("transition_error"),
+        "by_selection": {
+            name: {key: selected(history, name).get(key) for key in ("epoch", "accuracy", "transition_error")}
+            for name in ("loss", "accuracy")
+        },
+        "noise_rate_estimate": _noise_rate(experiment.method, experiment.train),
+        "epochs": len(history),
+        "seconds": sum(record["seconds"] for record in history),
+        "seconds_per_epoch": fmean(record["seconds"] for record in history),
+        "versions": {name: version(name) for name in ("volmin", "torch", "numpy")}
+        | {"python": platform.python_version()},
+    }
+
+
+def _noise_rate(method: Method, train: TensorLoader) -> float | None:
+    """``1 - sum_j P(clean = j) T[j, j]``, with the priors that the classifier finds on the training inputs."""
+    with torch.no_grad():
+        T = method.transition()
+    if T is None:
+        return None
+    priors = clean_probs(method, train.to(T.device)).mean(0)
+    return 1 - (priors * T.diagonal().cpu()).sum().item()
+
+
+def _write(folder: Path, method: Method, result: dict[str, Any]) -> None:
+    """The artefacts first and ``result.json`` last: its presence says that all of them are complete."""
+    with torch.no_grad():
+        T = method.transition()
+    if T is not None:
+        with replace_file(folder / "transition.npy") as temporary, temporary.open("wb") as file:
+            np.save(file, T.cpu().numpy())
+    with replace_file(folder / "model.safetensors") as temporary:
+        save_file({name: value.contiguous() for name, value in method.state_dict().items()}, temporary)
+    write_json(folder / "result.json", result)
+
+
+class _MetricsFile:
+    """A line per epoch. The first call of a process writes the whole history anew: a killed run may have lost a line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.written = path, 0
+
+    def update(self, history: list[Record]) -> None:
+        lines = "".join(json.dumps(record) + "\n" for record in history[self.written :])
+        if self.written == 0:
+            write_text(self.path, lines)
+        else:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+        self.written = len(history)

@@ -1,0 +1,70 @@
+"""A run's identity: everything that defines it, and the folder that it names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from volmin import methods
+from volmin.experiments import presets
+from volmin.training import Recipe
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run, with nothing left to defaults: two runs with equal specs give equal results."""
+
+    dataset: str
+    noise: str
+    method: str
+    seed: int
+    preset: str
+    network: str
+    recipe: Recipe
+    options: Mapping[str, Any]
+    devices: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of ``spec.json``."""
+        return json.loads(json.dumps(asdict(self)))
+
+    def folder(self, out: Path) -> Path:
+        """Where the run lives: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
+        digest = hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:8]
+        noise = Path(self.noise).stem if self.noise.endswith(".npy") else self.noise.replace(":", "")
+        method = self.method.replace(":", ".")
+        return out / f"{self.dataset}-{noise}-{method}-s{self.seed}-{digest}"
+
+
+def resolve(
+    dataset: str,
+    noise: str,
+    method: str,
+    *,
+    seed: int = 1,
+    preset: str = "official",
+    epochs: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    devices: int = 1,
+) -> RunSpec:
+    """The spec that a preset, and what the user changed, come to. Unknown names raise a ``ValueError``."""
+    settings = presets.find(dataset, preset)
+    kind = methods.get(method)
+    methods.check_options(kind, options or {})
+    recipe = settings.recipe_for(kind)
+    if epochs is not None:
+        recipe = shorten(recipe, epochs)
+    if devices < 1:
+        raise ValueError(f"devices must be at least 1, but is {devices}.")
+    chosen = {**methods.option_defaults(kind), **settings.options.get(method, {}), **(options or {})}
+    return RunSpec(dataset, noise, method, seed, preset, settings.network, recipe, chosen, devices)
+
+
+def shorten(recipe: Recipe, epochs: int) -> Recipe:
+    """The recipe over another number of epochs, with its milestones at the same shares of training."""
+    milestones = tuple(round(milestone * epochs / recipe.epochs) for milestone in recipe.milestones)
+    return replace(recipe, epochs=epochs, milestones=milestones)

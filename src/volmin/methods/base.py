@@ -1,0 +1,72 @@
+"""What a method is: a classifier of the clean label, maybe a transition matrix, and phases of training."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from volmin.data.batches import Batch
+from volmin.training import Phase, Recipe
+from volmin.transition import apply_transition
+
+
+class Method(nn.Module):
+    """A way to learn a classifier of the clean label from noisy labels.
+
+    A subclass is one file in ``volmin/methods``. Its options are the keyword-only arguments of its constructor.
+    """
+
+    estimates_transition: ClassVar[bool] = False
+    needs: ClassVar[str] = "noisy labels only"
+    recipe_changes: ClassVar[Mapping[str, Any]] = {}
+    """What the method's authors do otherwise than the recipe of a data set: fields of ``Recipe``."""
+
+    def __init__(self, net: nn.Module, num_classes: int) -> None:
+        super().__init__()
+        if num_classes < 2:
+            raise ValueError(f"num_classes must be at least 2, but is {num_classes}.")
+        self.net, self.num_classes = net, num_classes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C) logits of the clean label."""
+        return self.net(x)
+
+    def transition(self, x: Tensor | None = None) -> Tensor | None:
+        """The estimate of T, (C, C); given x, it may be (B, C, C). None where the method has none."""
+        return None
+
+    def phases(self, recipe: Recipe) -> list[Phase]:
+        """How the method trains."""
+        raise NotImplementedError
+
+    def noisy_log_probs(self, x: Tensor) -> Tensor:
+        """(B, C) log posteriors of the noisy label, ``log T h``: what noisy validation data can judge."""
+        log_clean = F.log_softmax(self(x), dim=1)
+        T = self.transition(x)
+        if T is None:
+            return log_clean
+        return apply_transition(log_clean.exp(), T).clamp_min(torch.finfo(log_clean.dtype).tiny).log()
+
+    def cross_entropy(self, batch: Batch, epoch: int) -> Tensor:
+        """Plain training on the noisy labels: the first phase of many methods."""
+        return F.cross_entropy(self(batch.x), batch.y)
+
+
+def option_defaults(method: type[Method]) -> dict[str, Any]:
+    """The options of a method with their default values."""
+    parameters = inspect.signature(method.__init__).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def check_options(method: type[Method], options: Mapping[str, Any]) -> None:
+    """Refuse options that the method does not have."""
+    known = option_defaults(method)
+    for name in options:
+        if name not in known:
+            have = f"It has: {', '.join(known)}." if known else "It has none."
+            raise ValueError(f"{method.__name__} has no option {name!r}. {have}")

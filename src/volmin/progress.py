@@ -1,0 +1,88 @@
+"""Progress with the time left: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+_SHOWN = {
+    "train_loss": "loss {:.4f}",
+    "val_loss": "noisy val {:.4f}",
+    "accuracy": "test {:.2%}",
+    "transition_error": "T error {:.4f}",
+}
+
+
+class EpochProgress(AbstractContextManager["EpochProgress"]):
+    """Shows the epochs of one training; call it with the history after every epoch.
+
+    Args:
+        title: what is being trained.
+        epochs: how many there will be.
+        console: where to show it; standard error by default.
+        interval: least number of seconds between two plain lines.
+    """
+
+    def __init__(self, title: str, epochs: int, console: Console | None = None, interval: float = 10) -> None:
+        self.title, self.epochs, self.interval = title, epochs, interval
+        self.console = console or Console(stderr=True)
+        self.bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[state]}"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task(title, total=epochs, state="")
+        self.last_line = -float("inf")
+
+    def __enter__(self) -> EpochProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def __call__(self, history: Sequence[dict[str, Any]]) -> None:
+        done, record = len(history), history[-1]
+        state = "  ".join(form.format(record[key]) for key, form in _SHOWN.items() if record.get(key) is not None)
+        self.bar.update(self.task, completed=done, state=state)
+        if self.console.is_terminal:
+            return
+        now = time.monotonic()
+        if now - self.last_line >= self.interval or done == self.epochs:
+            self.last_line = now
+            recent = [r["seconds"] for r in history[-10:]]
+            left = duration((self.epochs - done) * sum(recent) / len(recent))
+            self.console.print(f"{self.title}  epoch {done}/{self.epochs}  {state}  {left} left", soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 45 s, 3 min 20 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,35 @@
+"""Files that are either complete or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """A temporary name to write to; it takes the place of ``path`` once it is complete and on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file, or nothing."""
+    with replace_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a whole JSON file, or nothing; numbers that are not finite are refused."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

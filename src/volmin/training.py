@@ -1,0 +1,443 @@
+"""The only training loop: phases over one loop, with selection on noisy validation data and exact resumption.
+
+A method describes its training as a list of ``Phase``s; ``fit`` runs them. Every comparison in the package goes through
+this loop, which is what makes it fair.
+
+What the loop promises:
+
+- A phase trains exactly the parameters that its optimisers own; everything else is frozen.
+- Each phase hands on the weights that did best on the *noisy* validation data (scored with ``T h``, without the volume
+  term); clean data is never used to choose.
+- Randomness of an epoch is a function of (seed, phase, epoch, rank). No random state is stored, and a run that was
+  killed ends in the same bits. The caller's random state is left alone.
+- Devices go through Lightning Fabric. Each rank sees its share of an epoch; ``prepare`` sees the whole training set;
+  the score that chooses an epoch is rank 0's, since batch statistics may differ between ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, Optimizer
+
+from volmin.data.batches import Batch, TensorLoader
+from volmin.storage import replace_file
+from volmin.transition import warn_if_degenerate
+
+if TYPE_CHECKING:
+    from volmin.methods.base import Method
+
+Selection = Literal["loss", "accuracy", "last"]
+Record = dict[str, Any]
+"""What is known of one epoch: phase, epoch, train_loss, val_loss, val_accuracy, seconds and what was measured."""
+Schedule = Callable[[float], float]
+"""From the number of epochs done (a fraction within an epoch) to the factor of the learning rate."""
+
+
+class Loader(Protocol):
+    """Batches of (x, y) or (x, y, index) that can be iterated again and again: a ``DataLoader``, a ``TensorLoader``."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __len__(self) -> int: ...
+
+
+class TrainingDivergedError(RuntimeError):
+    """The training loss is not finite any more."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is optimised, whatever the method."""
+
+    epochs: int = 60
+    batch_size: int = 128
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    milestones: tuple[int, ...] = ()
+    """Epochs after which the learning rates are divided by ten."""
+    schedule: Literal["steps", "one_cycle"] = "steps"
+    transition_optimizer: Literal["sgd", "adam"] = "adam"
+    transition_lr: float = 0.01
+    selection: Selection = "loss"
+    """What chooses the epoch: noisy-validation loss or accuracy, or simply the last."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, but is {value!r}.")
+        for name in ("lr", "transition_lr", "momentum", "weight_decay"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a number of at least 0, but is {value!r}.")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, but is {getattr(self, name)!r}.")
+
+    def network_optimizer(self, *modules: nn.Module, **changes: Any) -> Optimizer:
+        """The optimiser of networks; ``changes`` are other values for this recipe's fields."""
+        recipe = replace(self, **changes)
+        parameters = [p for module in modules for p in module.parameters()]
+        if recipe.optimizer == "adam":
+            return Adam(parameters, recipe.lr, weight_decay=recipe.weight_decay)
+        return SGD(parameters, recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
+
+    def transition_optimizer_for(self, *modules: nn.Module) -> Optimizer:
+        """The optimiser of transition matrices: never with weight decay, which would pull T towards more noise."""
+        parameters = [p for module in modules for p in module.parameters()]
+        if self.transition_optimizer == "adam":
+            return Adam(parameters, self.transition_lr)
+        return SGD(parameters, self.transition_lr, self.momentum)
+
+    def learning_rate_schedule(self, epochs: int | None = None) -> Schedule | None:
+        """The schedule over ``epochs`` (all of the recipe's by default)."""
+        if self.schedule == "one_cycle":
+            return one_cycle(epochs or self.epochs)
+        return steps(self.milestones) if self.milestones else None
+
+
+_CHOICES = {
+    "optimizer": ("sgd", "adam"),
+    "transition_optimizer": ("sgd", "adam"),
+    "schedule": ("steps", "one_cycle"),
+    "selection": ("loss", "accuracy", "last"),
+}
+
+
+def steps(milestones: Sequence[float], gamma: float = 0.1) -> Schedule:
+    """Multiply the learning rate by ``gamma`` at each milestone."""
+    return lambda done: gamma ** sum(done >= milestone for milestone in milestones)
+
+
+def one_cycle(epochs: float, warm_up: float = 0.2) -> Schedule:
+    """Rise linearly to the peak over the first ``warm_up`` of training, then fall linearly to zero."""
+    peak = warm_up * epochs
+    return lambda done: (done + 1e-3) / peak if done < peak else max(0.0, (epochs - done) / (epochs - peak))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training with one loss. It trains exactly the parameters that its optimisers own."""
+
+    name: str
+    epochs: int
+    loss: Callable[[Batch, int], Tensor]
+    """(batch, epoch of this phase) to a scalar."""
+    optimizers: Sequence[Optimizer]
+    schedule: Schedule | None = None
+    prepare: Callable[[Iterable[Batch]], None] | None = None
+    """Runs once before the phase, in evaluation mode and without gradients, on the whole training set in order."""
+    selection: Selection | None = None
+    """The phase's own rule; the recipe's by default."""
+
+
+@dataclass
+class _Progress:
+    """Where training stands: all that a checkpoint must hold besides weights and optimisers."""
+
+    phase: int = 0
+    epoch: int = 0
+    best_score: float = math.inf
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    history: list[Record] = field(default_factory=list)
+
+    def record(self, record: Record, score: float, weights: Mapping[str, Tensor]) -> None:
+        self.history.append(record)
+        self.epoch += 1
+        if score < self.best_score:
+            self.best_score = score
+            self.best_weights = {name: value.detach().clone() for name, value in weights.items()}
+
+    def next_phase(self) -> None:
+        self.phase, self.epoch, self.best_score, self.best_weights = self.phase + 1, 0, math.inf, {}
+
+
+def fit(
+    method: Method,
+    train_loader: Loader,
+    val_loader: Loader | None = None,
+    recipe: Recipe | None = None,
+    checkpoint: str | Path | None = None,
+    *,
+    seed: int = 0,
+    fabric: Fabric | None = None,
+    measure: Callable[[], Mapping[str, float]] | None = None,
+    on_epoch: Callable[[list[Record]], None] | None = None,
+) -> list[Record]:
+    """Train ``method`` through its phases and leave it with the weights that its selection rule chose.
+
+    Args:
+        method: what to train, from ``volmin.methods``.
+        train_loader: batches of (x, noisy y) or (x, noisy y, index).
+        val_loader: held-out batches with *noisy* labels, which choose the epoch; without them it is the last.
+        recipe: how to optimise; ``Recipe()`` by default.
+        checkpoint: file that is written after every epoch and resumed from where it exists.
+        seed: of the order of the batches and of all randomness in training.
+        fabric: devices and precision, launched; one device, the fastest there is, by default.
+        measure: called after every epoch for figures to record, test accuracy say. They never choose.
+        on_epoch: called after every epoch with the history, for progress and logs.
+
+    Returns:
+        The history: a record per epoch.
+    """
+    recipe = recipe or Recipe()
+    fabric = fabric or Fabric(devices=1)
+    method.to(fabric.device)
+    train = _Batches(train_loader, fabric)
+    val = _Batches(val_loader, fabric) if val_loader is not None else None
+    phases = method.phases(recipe)
+    identity = _identity(method, recipe, phases, seed, train, fabric)
+
+    with torch.random.fork_rng(), _requires_grad_kept(method):
+        progress, optimizer_states = _load(checkpoint, identity, method, fabric)
+        for number, phase in enumerate(phases):
+            if number < progress.phase:
+                continue
+            if phase.prepare is not None and progress.epoch == 0:
+                _seed(seed, number, -1)
+                method.eval()
+                with torch.no_grad():
+                    phase.prepare(train)
+            _train_only(method, phase.optimizers)
+            objective, *optimizers = fabric.setup(_Objective(method, phase.loss), *phase.optimizers)
+            _restore(phase.optimizers, optimizer_states)
+            optimizer_states = []
+
+            while progress.epoch < phase.epochs:
+                start, epoch = time.perf_counter(), progress.epoch
+                order = _seed(seed, number, epoch)
+                _seed(seed, number, epoch, fabric.global_rank)
+                train_loss = _train_epoch(objective, optimizers, phase, epoch, train, order, fabric)
+                record = {"phase": phase.name, "epoch": len(progress.history) + 1, "train_loss": train_loss}
+                if val is not None:
+                    record |= noisy_scores(method, val)
+                if measure is not None:
+                    record |= measure()
+                record["seconds"] = time.perf_counter() - start
+                record = fabric.broadcast(record)
+                _stop_if_diverged(record)
+                progress.record(record, _score(record, phase.selection or recipe.selection), method.state_dict())
+                _save(checkpoint, identity, method, phase.optimizers, progress, fabric)
+                if on_epoch is not None:
+                    on_epoch(progress.history)
+            if progress.best_weights:
+                method.load_state_dict(progress.best_weights)
+            progress.next_phase()
+    method.eval()
+    if (T := method.transition()) is not None:
+        warn_if_degenerate(T)
+    return progress.history
+
+
+def selected(history: Sequence[Record], selection: Selection) -> Record:
+    """The record of the epoch that a rule chooses in the last phase."""
+    last_phase = [record for record in history if record["phase"] == history[-1]["phase"]]
+    return min(last_phase, key=lambda record: _score(record, selection))
+
+
+@torch.inference_mode()
+def noisy_scores(method: Method, batches: Iterable[Batch]) -> dict[str, float]:
+    """Cross-entropy of ``T h`` on noisy labels, without the volume term, and its accuracy, per example."""
+    method.eval()
+    loss, hits, count = torch.zeros(()), torch.zeros(()), 0
+    for batch in batches:
+        log_probs = method.noisy_log_probs(batch.x)
+        loss = loss - log_probs.gather(1, batch.y[:, None]).sum()
+        hits = hits + (log_probs.argmax(1) == batch.y).sum()
+        count += len(batch.y)
+    return {"val_loss": loss.item() / max(1, count), "val_accuracy": hits.item() / max(1, count)}
+
+
+@torch.inference_mode()
+def clean_probs(method: Method, batches: Iterable[Batch]) -> Tensor:
+    """(N, C) posteriors of the clean label, on the CPU."""
+    method.eval()
+    return torch.cat([method(batch.x).softmax(1).cpu() for batch in batches])
+
+
+def _train_epoch(
+    objective: nn.Module,
+    optimizers: Sequence[Any],
+    phase: Phase,
+    epoch: int,
+    train: _Batches,
+    order: int,
+    fabric: Fabric,
+) -> float:
+    objective.train()
+    total, count = torch.zeros((), device=fabric.device), 0
+    for step, batch in enumerate(train.shuffled(order)):
+        if phase.schedule is not None:
+            _set_learning_rates(phase.optimizers, phase.schedule(epoch + step / len(train)))
+        loss = objective(batch, epoch)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        fabric.backward(loss)
+        for optimizer in optimizers:
+            optimizer.step()
+        # Summed on the device: asking for the value here would stall every step.
+        total += loss.detach() * len(batch.y)
+        count += len(batch.y)
+    return total.item() / max(1, count)
+
+
+class _Objective(nn.Module):
+    """Routes a phase's loss through ``forward``, the one call that data-parallel training synchronises."""
+
+    def __init__(self, method: nn.Module, loss: Callable[[Batch, int], Tensor]) -> None:
+        super().__init__()
+        self.method, self.loss = method, loss
+
+    def forward(self, batch: Batch, epoch: int) -> Tensor:
+        return self.loss(batch, epoch)
+
+
+class _Batches:
+    """Batches on the device, from tensors in memory or from a user's own loader."""
+
+    def __init__(self, loader: Loader, fabric: Fabric) -> None:
+        self.loader = loader.to(fabric.device) if isinstance(loader, TensorLoader) else loader
+        self.fabric = fabric
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All rows; in order where they are in memory."""
+        for batch in self.loader:
+            x, y, *index = self.fabric.to_device(tuple(batch))
+            yield Batch(x, y.long(), index[0] if index else None)
+
+    def shuffled(self, seed: int) -> Iterator[Batch]:
+        """An epoch of training. A user's loader shuffles by torch's global generator, which the loop has seeded."""
+        if isinstance(self.loader, TensorLoader):
+            return self.loader.shuffled(seed, self.fabric.global_rank, self.fabric.world_size)
+        if self.fabric.world_size > 1:
+            raise ValueError("Training on several devices needs data in memory: give a TensorLoader.")
+        return iter(self)
+
+
+def _score(record: Record, selection: Selection) -> float:
+    """Smaller is better; where nothing was validated, later is better."""
+    if selection == "last" or "val_loss" not in record:
+        return -record["epoch"]
+    return record["val_loss"] if selection == "loss" else -record["val_accuracy"]
+
+
+def _stop_if_diverged(record: Record) -> None:
+    if not math.isfinite(record["train_loss"]) or not math.isfinite(record.get("val_loss", 0.0)):
+        raise TrainingDivergedError(
+            f"The loss is not finite in epoch {record['epoch']} ({record['phase']}). Lower the learning rate, and "
+            "check the inputs for huge values. The last good epoch is kept in the checkpoint, if there is one."
+        )
+
+
+def _seed(*key: int) -> int:
+    """Seed torch's global generator by the key alone, so that no random state need be stored; gives the seed."""
+    seed = 0
+    for number in key:
+        seed = (seed * 1_000_003 + number + 2) % (2**63 - 25)
+    torch.manual_seed(seed)
+    return seed
+
+
+def _set_learning_rates(optimizers: Sequence[Optimizer], factor: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
+
+
+def _train_only(method: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    owned = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    for parameter in method.parameters():
+        parameter.requires_grad_(id(parameter) in owned)
+
+
+@contextmanager
+def _requires_grad_kept(method: nn.Module) -> Iterator[None]:
+    before = [(parameter, parameter.requires_grad) for parameter in method.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, flag in before:
+            parameter.requires_grad_(flag)
+
+
+def _identity(
+    method: nn.Module, recipe: Recipe, phases: Sequence[Phase], seed: int, train: _Batches, fabric: Fabric
+) -> str:
+    """What must be equal for a checkpoint to be continued."""
+    return json.dumps(
+        {
+            "method": type(method).__name__,
+            "parameters": sum(p.numel() for p in method.parameters()),
+            "phases": [(phase.name, phase.epochs) for phase in phases],
+            "recipe": asdict(recipe),
+            "seed": seed,
+            "batches": len(train),
+            "devices": fabric.world_size,
+        }
+    )
+
+
+def _save(
+    path: str | Path | None,
+    identity: str,
+    method: nn.Module,
+    optimizers: Sequence[Optimizer],
+    progress: _Progress,
+    fabric: Fabric,
+) -> None:
+    if path is None or not fabric.is_global_zero:
+        return
+    state = {
+        "identity": identity,
+        "weights": method.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "progress": vars(progress),
+    }
+    with replace_file(Path(path)) as temporary:
+        torch.save(state, temporary)
+
+
+def _load(
+    path: str | Path | None, identity: str, method: nn.Module, fabric: Fabric
+) -> tuple[_Progress, list[dict[str, Any]]]:
+    if path is None or not Path(path).exists():
+        return _Progress(), []
+    try:
+        state = torch.load(path, map_location=fabric.device, weights_only=True)
+        found, weights = state["identity"], state["weights"]
+        progress, optimizers = _Progress(**state["progress"]), state["optimizers"]
+    except Exception as error:
+        raise ValueError(
+            f"The checkpoint {path} is damaged ({type(error).__name__}): delete it to start anew."
+        ) from error
+    if found != identity:
+        ours, theirs = json.loads(identity), json.loads(found)
+        differing = ", ".join(
+            f"{key}: {theirs.get(key)} there, {ours[key]} here" for key in ours if ours[key] != theirs.get(key)
+        )
+        raise ValueError(f"The checkpoint {path} belongs to another run ({differing}): delete it or name another file.")
+    method.load_state_dict(weights)
+    return progress, optimizers
+
+
+def _restore(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]]) -> None:
+    if states:
+        for optimizer, state in zip(optimizers, states, strict=True):
+            optimizer.load_state_dict(state)
