@@ -7,13 +7,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 app = typer.Typer(
     name="volmin",
-    help="Finds out how wrong labels are, and learns as if they were right.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -27,12 +24,9 @@ def main() -> None:
     """Run a command; bad input ends in one line on standard error and exit code 2."""
     try:
         status = app(standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        sys.exit(BAD_INPUT)
-    except click.ClickException as error:
-        _fail(f"{error.format_message()} Try --help.")
-    except (KeyboardInterrupt, click.Abort):
+    except typer.TyperException as error:
+        _fail(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
         print("volmin: stopped. The same command goes on from the last epoch.", file=sys.stderr)
         sys.exit(130)
     except (ValueError, OSError) as error:
@@ -46,9 +40,14 @@ def _fail(message: str) -> None:
     sys.exit(BAD_INPUT)
 
 
-@app.command(
-    epilog="Example: volmin demo --out demo",
-)
+@app.callback(invoke_without_command=True)
+def welcome(context: typer.Context) -> None:
+    """Finds out how wrong labels are, and learns as if they were right."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command(epilog="Example: volmin demo --out demo")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for report.html and demo.json.")] = Path(),
     seed: Annotated[int, typer.Option(help="Of the noise, the split and the training.")] = 1,

@@ -34,11 +34,14 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
         epochs: how many there will be.
         console: where to show it; standard error by default.
         interval: least number of seconds between two plain lines.
+        quiet: show nothing.
     """
 
-    def __init__(self, title: str, epochs: int, console: Console | None = None, interval: float = 10) -> None:
+    def __init__(
+        self, title: str, epochs: int, console: Console | None = None, interval: float = 10, quiet: bool = False
+    ) -> None:
         self.title, self.epochs, self.interval = title, epochs, interval
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, quiet=quiet)
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -50,7 +53,7 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
             TextColumn("{task.fields[state]}"),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=quiet or not self.console.is_terminal,
         )
         self.task = self.bar.add_task(title, total=epochs, state="")
         self.last_line = -float("inf")

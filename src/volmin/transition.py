@@ -111,6 +111,29 @@ class DominantTransition(nn.Module):
         return f"num_classes={len(self.w)}, shared_level={self.level is not None}"
 
 
+class SoftmaxTransition(nn.Module):
+    """A trainable T without any constraint but that its columns are distributions: a softmax of each.
+
+    Args:
+        num_classes: C, at least 2.
+        diagonal: start value of every ``T[j, j]``; 0.5 by default, or 0.8 for two classes.
+    """
+
+    def __init__(self, num_classes: int, diagonal: float | None = None) -> None:
+        super().__init__()
+        diagonal = diagonal if diagonal is not None else (0.5 if num_classes > 2 else 0.8)
+        T = torch.full((num_classes, num_classes), (1 - diagonal) / (num_classes - 1))
+        self.logits = nn.Parameter(T.fill_diagonal_(diagonal).log())
+
+    def forward(self) -> Tensor:
+        return self.logits.softmax(dim=0)
+
+    @torch.no_grad()
+    def start_at(self, T: Tensor, smallest: float = 1e-8) -> None:
+        """Set T; entries below ``smallest`` are raised to it, since a softmax never reaches zero."""
+        self.logits.copy_(T.clamp_min(smallest).log())
+
+
 def apply_transition(clean: Tensor, T: Tensor) -> Tensor:
     """Noisy posteriors ``T h`` of clean posteriors, both (N, C); T is (C, C), or (N, C, C) where it depends on x."""
     if T.ndim == 2:

@@ -15,7 +15,7 @@ class Batch(NamedTuple):
 
     x: Tensor
     y: Tensor
-    index: Tensor | None = None
+    index: Tensor | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
     """(B,) positions in the training set, for methods that remember something of each example."""
 
 

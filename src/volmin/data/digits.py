@@ -18,7 +18,7 @@ def load(data_dir: Path | None = None) -> Dataset:
     x, y = load_digits(return_X_y=True)
     x_train, x_test, y_train, y_test = train_test_split(x / 16, y, test_size=0.2, random_state=0, stratify=y)
     train, test = (
-        Part(torch.as_tensor(features, dtype=torch.float32), labels.astype(np.int64))
+        Part(torch.as_tensor(features, dtype=torch.float32), np.asarray(labels, np.int64))
         for features, labels in ((x_train, y_train), (x_test, y_test))
     )
     return Dataset("digits", train, test, tuple("0123456789"))

@@ -26,15 +26,13 @@ _FOLDERS = ("", "MNIST/raw", "mnist", "raw")
 
 def load(data_dir: Path | None = None) -> Dataset:
     """60,000 training and 10,000 test digits of 28 x 28 pixels, from ``data_dir`` or else downloaded once."""
-    folder = _find(data_dir) if data_dir is not None else _download()
+    files = _find(data_dir if data_dir is not None else _download())
     parts = []
     for prefix in ("train", "t10k"):
-        images = read_idx(_present(folder, f"{prefix}-images-idx3-ubyte"), dimensions=3)
-        labels = read_idx(_present(folder, f"{prefix}-labels-idx1-ubyte"), dimensions=1)
+        images = read_idx(files[f"{prefix}-images-idx3-ubyte"], dimensions=3)
+        labels = read_idx(files[f"{prefix}-labels-idx1-ubyte"], dimensions=1)
         if len(images) != len(labels):
-            raise DataError(
-                f"{folder} has {len(images)} {prefix} images but {len(labels)} labels: fetch the files anew."
-            )
+            raise DataError(f"There are {len(images)} {prefix} images but {len(labels)} labels: fetch the files anew.")
         parts.append(Part(torch.from_numpy(images).unsqueeze(1), labels.astype(np.int64)))
     return Dataset("mnist", *parts, classes=tuple("0123456789"), mean=(0.1307,), std=(0.3081,))
 
@@ -59,16 +57,15 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
 
 
-def _present(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
-
-
-def _find(data_dir: Path) -> Path:
+def _find(data_dir: Path) -> dict[str, Path]:
+    """The four files by name, from the first of the usual folders that has them."""
     for folder in (data_dir / name for name in _FOLDERS):
-        missing = [name for name in _SHA256 if _present(folder, name) is None]
-        if not missing:
-            return folder
-        if len(missing) < len(_SHA256):
+        candidates = {name: (folder / name, folder / f"{name}.gz") for name in _SHA256}
+        files = {name: path for name, paths in candidates.items() for path in paths[::-1] if path.is_file()}
+        if len(files) == len(_SHA256):
+            return files
+        if files:
+            missing = [name for name in _SHA256 if name not in files]
             raise DataError(f"{folder} lacks {', '.join(missing)} (or the same with .gz).")
     raise DataError(
         f"No MNIST files in {data_dir}. Put {', '.join(_SHA256)} there (gzipped or not), "

@@ -179,7 +179,7 @@ def _write(folder: Path, method: Method, result: dict[str, Any]) -> None:
 
 
 class _MetricsFile:
-    """A line per epoch. The first call of a process writes the whole history anew: a killed run may have lost a line."""
+    """A line per epoch. A process first writes the whole history anew, since a killed run may have lost a line."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.written = path, 0

@@ -16,7 +16,7 @@ COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2")
 _INK = "#010203"
 """A colour nothing else has: the page's own text colour takes its place."""
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "volmin",
     "font.family": "sans-serif",
@@ -58,7 +58,7 @@ def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str
 
 def _svg(figure: Figure) -> Markup:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     drawing = buffer.getvalue()
     # Text is escaped by matplotlib; the prologue has no place inside a page.
     return Markup(drawing[drawing.index("<svg") :].replace(_INK, "currentColor"))

@@ -1,0 +1,41 @@
+# Every target does its own set-up: a fresh clone needs Python 3.11 and pip, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# On Linux, PyTorch's CPU-only build is smaller by gigabytes: see the README for what to put here.
+TORCH_INDEX ?=
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+
+.PHONY: demo test lint docs bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/volmin demo
+
+# One thread a process: the tests run in parallel, and small networks gain nothing from threads.
+test: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict
+
+bench: $(VENV)/.installed-dev
+	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e ".[dev]"
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,5 @@
+"""``python -m volmin`` is the command line."""
+
+from volmin.cli import main
+
+main()

@@ -1,0 +1,172 @@
+"""The scikit-learn door: an estimator that takes noisy labels and predicts clean ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from volmin import methods, networks
+from volmin.data.batches import TensorLoader
+from volmin.progress import EpochProgress
+from volmin.training import Recipe, Selection, clean_probs, fit
+
+PREDICTION_BATCH = 4096
+_STEPS = 3000
+"""Steps of optimisation that the automatic number of epochs aims at."""
+
+
+class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier of the clean label that is trained on noisy labels.
+
+    Args:
+        method: name of a method, see ``volmin.methods.names()``.
+        network: the network that gives logits: None for a perceptron with one hidden layer of 128 on standardised
+            features, an ``nn.Module`` (a copy of it is trained), or a function from (shape of one row, number of
+            classes) to a module. With a network of your own, X may have any number of dimensions.
+        epochs: how often to see the data; None for about 3,000 steps, between 5 and 200 epochs.
+        batch_size: rows of a step; None for a hundredth of the rows, between 16 and 1024.
+        lr: learning rate of the network.
+        weight_decay: of the network; transition matrices never have one.
+        options: options of the method, ``{"lam": 1e-3}`` say.
+        selection: what chooses the epoch: loss or accuracy on noisy validation data, or the last.
+        validation_fraction: share of the rows held out to choose the epoch; 0 for none. Below 50 rows there is none.
+        device: "auto", "cpu", "cuda" or "mps".
+        random_state: seed of weights, split and order; pass an int for the same result every time.
+        verbose: show progress.
+
+    Attributes:
+        classes_: (C,) labels, in the order of the columns of ``predict_proba``.
+        transition_matrix_: (C, C) ``T[i, j] = P(noisy = classes_[i] | clean = classes_[j])``, or None where the method
+            has none.
+        n_features_in_: number of columns of X.
+        history_: a record per epoch.
+        method_: the trained ``volmin.methods.Method``.
+    """
+
+    def __init__(
+        self,
+        method: str = "volminnet",
+        network: nn.Module | Callable[[tuple[int, ...], int], nn.Module] | None = None,
+        *,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float = 0.05,
+        weight_decay: float = 1e-3,
+        options: Mapping[str, Any] | None = None,
+        selection: Selection = "loss",
+        validation_fraction: float = 0.1,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.network = network
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.options = options
+        self.selection: Selection = selection
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> NoisyLabelClassifier:
+        """Learn from rows X, (N, ...), and their noisy labels y, (N,), of any type."""
+        rows, labels = self._validated(X, y, dtype=np.float32)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only ({self.classes_[0]!r}); a classifier needs at least two classes.")
+        kind = methods.get(self.method)
+        options = dict(self.options or {})
+        methods.check_options(kind, options)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        train, held_out = self._split(codes, seed)
+        recipe = self._recipe(len(train))
+
+        x, noisy = torch.from_numpy(np.ascontiguousarray(rows)), torch.from_numpy(codes.astype(np.int64))
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.method_ = kind(self._network(x[train]), len(self.classes_), **options)
+        train_loader = TensorLoader(x[train], noisy[train], recipe.batch_size)
+        val_loader = TensorLoader(x[held_out], noisy[held_out], PREDICTION_BATCH) if len(held_out) else None
+        epochs = sum(phase.epochs for phase in self.method_.phases(recipe))
+        fabric = Fabric(accelerator=self.device, devices=1)
+        with EpochProgress(self.method, epochs, quiet=not self.verbose) as progress:
+            self.history_ = fit(
+                self.method_, train_loader, val_loader, recipe, seed=seed, fabric=fabric, on_epoch=progress
+            )
+        if self.network is None and fabric.device.type == "cpu":
+            # In double precision a row's probabilities do not depend on the rows it is predicted with.
+            self.method_.double()
+        with torch.no_grad():
+            T = self.method_.transition()
+        self.transition_matrix_ = None if T is None else T.cpu().double().numpy()
+        self.n_iter_ = len(self.history_)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """(N, C) posteriors of the clean label."""
+        check_is_fitted(self, "method_")
+        rows = self._validated(X, dtype=np.float64, reset=False)
+        parameter = next(self.method_.parameters())
+        x = torch.from_numpy(np.ascontiguousarray(rows)).to(parameter)
+        probs = clean_probs(self.method_, TensorLoader(x, torch.zeros(len(x)), PREDICTION_BATCH))
+        return probs.double().numpy()
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """(N,) most probable clean labels."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    def _validated(self, X: Any, *y: Any, **settings: Any) -> Any:
+        return validate_data(self, X, *y, allow_nd=self.network is not None, **settings)
+
+    def _network(self, x: torch.Tensor) -> nn.Module:
+        shape, num_classes = tuple(x.shape[1:]), len(self.classes_)
+        if self.network is None:
+            std, mean = torch.std_mean(x, dim=0, correction=0)
+            return nn.Sequential(networks.Standardize(mean, std), networks.mlp(shape[0], num_classes))
+        if isinstance(self.network, nn.Module):
+            return networks.fresh_copy(self.network)
+        return self.network(shape, num_classes)
+
+    def _recipe(self, count: int) -> Recipe:
+        batch_size = self.batch_size or min(1024, max(16, count // 100))
+        steps = -(-count // batch_size)
+        epochs = self.epochs if self.epochs is not None else min(200, max(5, _STEPS // steps))
+        return Recipe(
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            selection=self.selection,
+        )
+
+    def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows to train on and rows that choose the epoch: too few of the latter would choose by chance."""
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in [0, 1), but is {self.validation_fraction}.")
+        rows = np.arange(len(codes))
+        if self.validation_fraction == 0 or len(codes) < 50:
+            return rows, rows[:0]
+        train, held_out = train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
+        return np.asarray(train), np.asarray(held_out)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

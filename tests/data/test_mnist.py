@@ -1,0 +1,110 @@
+import gzip
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from volmin.data import DataError, load_dataset
+from volmin.data.mnist import read_idx
+
+NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+REAL = Path(os.environ.get("VOLMIN_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "mnist"
+
+
+def idx(array):
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A miniature MNIST: 6 training and 3 test images."""
+    generator = np.random.default_rng(0)
+    for prefix, count in (("train", 6), ("t10k", 3)):
+        images = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        (tmp_path / f"{prefix}-images-idx3-ubyte").write_bytes(idx(images))
+        (tmp_path / f"{prefix}-labels-idx1-ubyte").write_bytes(idx(np.arange(count, dtype=np.uint8)))
+    return tmp_path
+
+
+def test_reads_idx_files_plain_and_gzipped_and_in_the_usual_folders(tiny, tmp_path_factory):
+    plain = load_dataset("mnist", tiny)
+    assert plain.train.x.shape == (6, 1, 28, 28)
+    assert plain.train.y.tolist() == [0, 1, 2, 3, 4, 5]
+    assert len(plain.test) == 3
+    nested = tmp_path_factory.mktemp("data") / "MNIST" / "raw"
+    nested.mkdir(parents=True)
+    for name in NAMES:
+        (nested / f"{name}.gz").write_bytes(gzip.compress((tiny / name).read_bytes()))
+    zipped = load_dataset("mnist", nested.parents[1])
+    assert (zipped.train.x == plain.train.x).all()
+
+
+def test_normalisation_is_the_papers(tiny):
+    data = load_dataset("mnist", str(tiny))
+    x = data.normalize(data.test.x)
+    assert x[0, 0, 3, 4].item() == pytest.approx((data.test.x[0, 0, 3, 4].item() / 255 - 0.1307) / 0.3081, abs=1e-6)
+    assert data.test.x.dtype.is_floating_point is False
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda b: b[:-5], "announces 4,704 values and holds 4,699"),
+        (lambda b: b[:10], "not an IDX file"),
+        (lambda b: b"", "not an IDX file"),
+        (lambda b: b"\x1f\x8b" + b[2:], "cannot be read"),
+        (lambda b: gzip.compress(b)[:-20], "cannot be read"),
+        (lambda b: bytes([0, 0, 13, 3]) + b[4:], "not an IDX file"),
+    ],
+)
+def test_damaged_files_are_named(tiny, damage, message):
+    path = tiny / NAMES[0]
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=message) as error:
+        load_dataset("mnist", tiny)
+    assert str(path) in str(error.value)
+
+
+def test_counts_that_disagree_are_refused(tiny):
+    (tiny / NAMES[1]).write_bytes(idx(np.zeros(5, np.uint8)))
+    with pytest.raises(DataError, match="6 train images but 5 labels"):
+        load_dataset("mnist", tiny)
+
+
+def test_missing_files_and_folders_are_said(tiny, tmp_path_factory):
+    (tiny / NAMES[3]).unlink()
+    with pytest.raises(DataError, match="lacks t10k-labels-idx1-ubyte"):
+        load_dataset("mnist", tiny)
+    with pytest.raises(DataError, match="No MNIST files in"):
+        load_dataset("mnist", tmp_path_factory.mktemp("empty"))
+    with pytest.raises(DataError, match="does not exist"):
+        load_dataset("mnist", "nowhere")
+
+
+def test_a_failed_download_says_what_to_do(monkeypatch, tmp_path):
+    import pooch
+
+    def refuse(*args, **kwargs):
+        raise OSError("no network")
+
+    monkeypatch.setattr(pooch, "retrieve", refuse)
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path)
+    with pytest.raises(DataError, match=r"could not be downloaded.*--data-dir"):
+        load_dataset("mnist")
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the MNIST files are not on this machine")
+def test_the_real_files():
+    data = load_dataset("mnist", REAL)
+    assert data.train.x.shape == (60_000, 1, 28, 28)
+    assert data.train.y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert data.test.y[:5].tolist() == [7, 2, 1, 0, 4]
+    x = data.normalize(data.train.x)
+    assert x.mean().item() == pytest.approx(0, abs=1e-3)
+    assert x.std().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_read_idx_gives_writable_memory(tiny):
+    assert read_idx(tiny / NAMES[1], 1).flags.writeable

@@ -1,0 +1,121 @@
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from volmin import noise, transition_error
+from volmin.experiments import run, spec
+
+FIELDS = {
+    "accuracy", "transition_error", "selected_epoch", "selection", "last_accuracy", "last_transition_error",
+    "noise_rate_estimate", "seconds", "seconds_per_epoch", "versions",
+}  # fmt: skip
+
+
+def resolve(**changes):
+    settings = {"dataset": "digits", "noise": "pair:0.35", "method": "volminnet", "seed": 1, "epochs": 4} | changes
+    return spec.resolve(**settings)
+
+
+def without_times(result):
+    return {key: value for key, value in result.items() if not key.startswith("seconds")}
+
+
+@pytest.fixture
+def finished(tmp_path, digits):
+    experiment = run.set_up(resolve(), dataset=digits)
+    return run.run(experiment, tmp_path), experiment.spec.folder(tmp_path), experiment
+
+
+def test_a_run_folder_holds_what_it_should(finished):
+    result, folder, experiment = finished
+    assert folder.name.startswith("digits-pair0.35-volminnet-s1-")
+    assert {path.name for path in folder.iterdir()} == {
+        "spec.json", "metrics.jsonl", "result.json", "transition.npy", "model.safetensors",
+    }  # fmt: skip
+    assert result.keys() >= FIELDS
+    assert json.loads((folder / "result.json").read_text()) == result
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
+    chosen = min(lines, key=lambda line: line["val_loss"])
+    assert result["selected_epoch"] == chosen["epoch"]
+    assert result["accuracy"] == chosen["accuracy"]
+    T = np.load(folder / "transition.npy", allow_pickle=False)
+    assert np.allclose(T.sum(0), 1, atol=1e-6)
+    assert transition_error(noise.pair(10, 0.35), T) == pytest.approx(chosen["transition_error"], abs=1e-6)
+    assert load_file(folder / "model.safetensors").keys() == experiment.method.state_dict().keys()
+    assert json.loads((folder / "spec.json").read_text())["options"] == {
+        "lam": 1e-4,
+        "init": None,
+        "shared_level": False,
+    }
+
+
+def test_a_finished_run_is_not_run_again(finished, tmp_path, digits):
+    result, folder, experiment = finished
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    again = run.run(
+        run.set_up(experiment.spec, dataset=digits), tmp_path, on_epoch=lambda history: pytest.fail("trained")
+    )
+    assert again == result
+    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_a_run_killed_at_any_epoch_ends_in_the_same_bits(finished, tmp_path_factory, digits, stop):
+    result, folder, experiment = finished
+
+    class Killed(BaseException):
+        pass
+
+    def kill(history):
+        if len(history) == stop:
+            raise Killed
+
+    out = tmp_path_factory.mktemp("killed")
+    with pytest.raises(Killed):
+        run.run(run.set_up(experiment.spec, dataset=digits), out, on_epoch=kill)
+    broken = experiment.spec.folder(out)
+    assert (broken / "checkpoint.ckpt").exists()
+    assert not (broken / "result.json").exists()
+    metrics = broken / "metrics.jsonl"
+    metrics.write_text(metrics.read_text()[:-20])  # the last line was cut off by the kill
+    resumed = run.run(run.set_up(experiment.spec, dataset=digits), out)
+    assert without_times(resumed) == without_times(result)
+    assert (broken / "transition.npy").read_bytes() == (folder / "transition.npy").read_bytes()
+    assert (broken / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert len(metrics.read_text().splitlines()) == 4
+    assert not (broken / "checkpoint.ckpt").exists()
+
+
+def test_whatever_changes_a_run_changes_its_folder(tmp_path):
+    base = resolve().folder(tmp_path)
+    changes = ({"seed": 2}, {"epochs": 5}, {"options": {"lam": 0}}, {"noise": "pair:0.3"}, {"method": "cross_entropy"})
+    folders = {resolve(**change).folder(tmp_path) for change in changes}
+    assert len(folders) == 5
+    assert base not in folders
+    assert resolve(options={"lam": 1e-4}).folder(tmp_path) == base, "a default that is spelled out is the same run"
+
+
+def test_presets_differ_as_paper_and_code_do():
+    paper, official = (spec.resolve("mnist", "sym:0.2", "volminnet", preset=name) for name in ("paper", "official"))
+    assert (paper.recipe.weight_decay, official.recipe.weight_decay) == (1e-3, 1e-4)
+    assert (paper.recipe.transition_lr, official.recipe.transition_lr) == (1e-3, 1e-2)
+    assert (paper.options["init"], official.options["init"]) == (None, -2.0)
+    assert paper.recipe.epochs == official.recipe.epochs == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dataset": "imagenet"}, "Unknown data set"),
+        ({"method": "magic"}, "Unknown method"),
+        ({"options": {"x": 1}}, "no option 'x'"),
+        ({"preset": "mine"}, "no preset 'mine'"),
+        ({"devices": 0}, "devices must be at least 1"),
+    ],
+)
+def test_unknown_names_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        resolve(**changes)

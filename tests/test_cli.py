@@ -1,0 +1,111 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TRAIN = ["train", "--dataset", "digits", "--noise", "pair:0.35", "--seed", "1"]
+
+
+def volmin(*arguments, timeout=240):
+    return subprocess.run(
+        [sys.executable, "-m", "volmin", *map(str, arguments)], capture_output=True, text=True, timeout=timeout
+    )
+
+
+def result_of(out):
+    (path,) = out.glob("*/result.json")
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--method", "magic"], "Unknown method 'magic'. Choose one of:"),
+        (["train", "--dataset", "imagenet"], "Unknown data set 'imagenet'"),
+        (["train", "--noise", "swap:0.3"], "Unknown noise 'swap:0.3'"),
+        (["train", "--noise", "pair:1.5"], "below 1"),
+        (["train", "--set", "lamda=1"], "no option 'lamda'"),
+        (["train", "--set", "lam"], "NAME=VALUE"),
+        (["train", "--preset", "mine"], "no preset 'mine'"),
+        (["train", "--epochs", "0"], "--epochs"),
+        (["train", "--epochs", "many"], "--epochs"),
+        (["train", "--dataset", "mnist", "--data-dir", "EMPTY"], "No MNIST files in"),
+        (["train", "--dataset", "mnist", "--data-dir", "nowhere"], "nowhere does not exist"),
+        (["list", "colours"], "no list of 'colours'"),
+        (["fly"], "No such command"),
+        (["train", "--wings"], "--wings"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2_and_nothing_is_written(tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    arguments = [str(tmp_path / "empty") if a == "EMPTY" else a for a in arguments]
+    if arguments[0] == "train":
+        arguments += ["--out", str(tmp_path / "runs")]
+    done = volmin(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_training_then_the_same_command_again(tmp_path):
+    arguments = [*TRAIN, "--epochs", 3, "--set", "lam=1e-3", "--out", tmp_path]
+    first = volmin(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert "test accuracy" in first.stdout
+    assert "epoch 3/3" in first.stderr
+    result = result_of(tmp_path)
+    again = volmin(*arguments)
+    assert "already finished" in again.stdout
+    assert result_of(tmp_path) == result
+
+
+def test_killed_with_sigkill_and_started_again(tmp_path):
+    arguments = [*TRAIN, "--epochs", "60", "--out"]
+    assert volmin(*arguments, tmp_path / "whole").returncode == 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "volmin", *arguments, str(tmp_path / "killed")], stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "killed").glob("*/checkpoint.ckpt")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not list((tmp_path / "killed").glob("*/result.json"))
+    assert volmin(*arguments, tmp_path / "killed").returncode == 0
+    (whole,), (killed,) = ((tmp_path / name).glob("*/transition.npy") for name in ("whole", "killed"))
+    assert whole.read_bytes() == killed.read_bytes()
+    first, second = (result_of(tmp_path / name) for name in ("whole", "killed"))
+    for result in (first, second):
+        del result["seconds"], result["seconds_per_epoch"]
+    assert first == second
+
+
+def test_demo_shows_the_noise_and_beats_plain_training(tmp_path):
+    done = volmin("demo", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "T that made the noise" in done.stdout
+    figures = json.loads((tmp_path / "demo.json").read_text())
+    assert figures.keys() == {"accuracy", "baseline_accuracy", "transition_error", "seconds"}
+    assert figures["transition_error"] <= 0.15
+    assert figures["accuracy"] >= figures["baseline_accuracy"] + 0.15
+    page = (tmp_path / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "<svg" in page
+
+
+@pytest.mark.parametrize("what", ["methods", "datasets", "noise", "presets"])
+def test_lists(what):
+    done = volmin("list", what)
+    assert done.returncode == 0
+    shown = {"methods": "volminnet", "datasets": "mnist", "noise": "pair:RATE", "presets": "official"}
+    assert shown[what] in done.stdout
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "list"])
+def test_help_has_an_example(command):
+    assert "Example: volmin" in volmin(command, "--help").stdout

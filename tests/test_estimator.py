@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+from volmin import NoisyLabelClassifier, noise, transition_error
+
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+def noisy_blobs(count=900, rate=0.3, seed=0):
+    """Three far blobs named by animals, a share of which is named by the next animal."""
+    X, clean = make_blobs(count, centers=3, cluster_std=0.8, center_box=(-20, 20), random_state=4)
+    return X, NAMES[noise.corrupt(clean, noise.pair(3, rate), seed)], NAMES[clean]
+
+
+@parametrize_with_checks([NoisyLabelClassifier(epochs=25, batch_size=32, random_state=0)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_T_and_the_clean_labels_are_found_whatever_the_labels_are():
+    X, y, clean = noisy_blobs()
+    classifier = NoisyLabelClassifier(epochs=40, random_state=0).fit(X, y)
+    assert classifier.classes_.tolist() == NAMES.tolist()
+    assert (classifier.predict(X) == clean).mean() > 0.98
+    T = classifier.transition_matrix_
+    assert transition_error(noise.pair(3, 0.3), T) < 0.15
+    assert T[1, 0] > 0.2 > T[0, 1], "ants are called bees, not the other way round"
+    assert classifier.score(X, clean) > 0.98
+    assert len(classifier.history_) == 40
+
+
+def test_standardising_is_inside():
+    X, y, clean = noisy_blobs()
+    X = X * [1e6, 1e-6]
+    scaled = NoisyLabelClassifier(epochs=30, random_state=0).fit(X, y)
+    assert (scaled.predict(X) == clean).mean() > 0.98
+
+
+def test_plain_cross_entropy_has_no_transition_matrix():
+    X, y, _ = noisy_blobs(200)
+    assert NoisyLabelClassifier("cross_entropy", epochs=2).fit(X, y).transition_matrix_ is None
+
+
+def test_in_a_pipeline_a_grid_search_and_cross_validation():
+    X, y, clean = noisy_blobs(400)
+    pipeline = make_pipeline(StandardScaler(), NoisyLabelClassifier(epochs=20, random_state=0))
+    assert (cross_val_predict(pipeline, X, y, cv=2) == clean).mean() > 0.95
+    grid = GridSearchCV(
+        NoisyLabelClassifier(epochs=5, random_state=0), {"options": [{"lam": 0}, {"lam": 1e-3}], "lr": [0.05]}, cv=2
+    )
+    assert grid.fit(X, y).best_estimator_.transition_matrix_.shape == (3, 3)
+
+
+def test_a_network_of_ones_own_on_images():
+    generator = np.random.default_rng(0)
+    clean = np.arange(300) % 2
+    X = generator.normal(size=(300, 1, 6, 6)) + 3 * clean[:, None, None, None]
+    y = noise.corrupt(clean, noise.symmetric(2, 0.2), 0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))
+    before = [p.detach().clone() for p in net.parameters()]
+    classifier = NoisyLabelClassifier(network=net, epochs=15, lr=0.01, random_state=1).fit(X, y)
+    assert (classifier.predict(X) == clean).mean() > 0.95
+    assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True)), (
+        "the user's network is left alone"
+    )
+    made = NoisyLabelClassifier(
+        network=lambda shape, num_classes: nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), num_classes)),
+        epochs=3,
+    )
+    assert made.fit(X, y).predict_proba(X).shape == (300, 2)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    X, y, _ = noisy_blobs(200)
+    first, again, other = (NoisyLabelClassifier(epochs=3, random_state=s).fit(X, y).predict_proba(X) for s in (0, 0, 1))
+    assert first.tobytes() == again.tobytes()
+    assert not np.allclose(first, other)
+
+
+def test_fifty_rows():
+    X, y, clean = noisy_blobs(50, rate=0.2)
+    assert (NoisyLabelClassifier(random_state=0).fit(X, y).predict(X) == clean).mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "magic"}, "Unknown method 'magic'"),
+        ({"options": {"lamda": 1}}, "VolMinNet has no option 'lamda'. It has: lam, init, shared_level"),
+        ({"epochs": 0}, "epochs must be a whole number"),
+        ({"validation_fraction": 1.0}, r"validation_fraction must be in \[0, 1\)"),
+        ({"selection": "best"}, "selection must be one of"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    X, y, _ = noisy_blobs(60)
+    with pytest.raises(ValueError, match=message):
+        NoisyLabelClassifier(**changes).fit(X, y)
+
+
+def test_bad_data_is_refused():
+    X, y, _ = noisy_blobs(60)
+    with pytest.raises(ValueError, match="one class only"):
+        NoisyLabelClassifier().fit(X, np.full(60, "a"))
+    with pytest.raises(ValueError, match="NaN"):
+        NoisyLabelClassifier().fit(np.where(X > 5, np.nan, X), y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        NoisyLabelClassifier().fit(X, y[:-1])

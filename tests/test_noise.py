@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from volmin import noise
+
+TWICE = np.tile(np.arange(10), 2)
+
+
+def digits_of(text):
+    return [int(d) for d in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("T", "seed", "expected"),
+    [
+        (noise.symmetric(10, 0.5), 1, "8 1 8 1 4 7 5 7 8 9 0 0 2 3 6 4 3 7 7 1"),
+        (noise.symmetric(10, 0.2), 1, "0 1 2 3 4 5 6 7 4 9 0 1 2 3 4 9 6 7 8 9"),
+        (noise.pair(10, 0.45), 1, "0 2 2 3 4 5 6 7 8 9 1 2 3 4 4 6 6 8 9 9"),
+        (noise.pair(10, 0.45), 0, "0 2 2 3 5 6 6 8 9 0 0 1 2 4 5 6 7 8 9 9"),
+    ],
+)
+def test_authors_draw_gives_their_very_labels(T, seed, expected):
+    assert noise.corrupt(TWICE, T, seed, draw="authors").tolist() == digits_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("T", "rate"),
+    [(noise.symmetric(10, 0.2), 0.20054), (noise.symmetric(10, 0.5), 0.49912), (noise.pair(10, 0.45), 0.45210)],
+)
+def test_authors_realised_rates(T, rate):
+    clean = np.repeat(np.arange(10), 5000)
+    assert (noise.corrupt(clean, T, 1, draw="authors") != clean).mean() == pytest.approx(rate, abs=1e-9)
+
+
+@pytest.mark.parametrize("draw", ["vectorised", "authors"])
+def test_frequencies_follow_the_columns_of_T(draw):
+    T = noise.asymmetric(5, 0.4, seed=3)
+    count = 4000
+    clean = np.repeat(np.arange(5), count)
+    noisy = noise.corrupt(clean, T, seed=2, draw=draw)
+    for j in range(5):
+        share = np.bincount(noisy[clean == j], minlength=5) / count
+        assert (np.abs(share - T[:, j]) < 4.5 * np.sqrt(T[:, j] * (1 - T[:, j]) / count)).all()
+
+
+@given(st.integers(2, 30), st.floats(0, 0.99), st.integers(0, 1000))
+def test_matrices_are_stochastic_with_the_rate_asked_for(num_classes, rate, seed):
+    for T in (noise.symmetric(num_classes, rate), noise.asymmetric(num_classes, rate, seed)):
+        assert np.allclose(T.sum(0), 1)
+        assert (T >= 0).all()
+        assert np.allclose(T.diagonal(), 1 - rate)
+
+
+def test_pair_noise_goes_to_the_next_class_and_wraps():
+    T = noise.pair(5, 0.3)
+    assert T[1, 0] == 0.3
+    assert T[0, 1] == 0
+    assert T[0, 4] == 0.3
+    assert np.linalg.det(noise.pair(4, 0.45)) == pytest.approx(0.55**4 - 0.45**4)
+
+
+def test_a_clean_matrix_changes_nothing_and_inputs_are_left_alone():
+    labels = TWICE.copy()
+    assert (noise.corrupt(labels, np.eye(10), 5) == TWICE).all()
+    noise.corrupt(labels, noise.pair(10, 0.5), 5)
+    assert (labels == TWICE).all()
+
+
+def test_specifications_name_their_matrices(tmp_path):
+    assert (noise.parse("sym:0.2", 4) == noise.symmetric(4, 0.2)).all()
+    assert (noise.parse("pair:0.45", 4) == noise.pair(4, 0.45)).all()
+    assert (noise.parse("asym:0.3", 4, seed=7) == noise.asymmetric(4, 0.3, 7)).all()
+    assert (noise.parse("clean", 4) == np.eye(4)).all()
+    np.save(tmp_path / "T.npy", noise.pair(4, 0.1))
+    assert (noise.parse(str(tmp_path / "T.npy"), 4) == noise.pair(4, 0.1)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("swap:0.2", "Unknown noise 'swap:0.2'"),
+        ("pair", "Unknown noise"),
+        ("pair:lots", "Unknown noise"),
+        ("pair:1", "below 1"),
+        ("sym:-0.1", "at least 0"),
+        ("nowhere.npy", "no transition matrix at nowhere.npy"),
+    ],
+)
+def test_bad_specifications_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        noise.parse(text, 4)
+
+
+def test_a_pickle_posing_as_a_matrix_is_not_loaded(tmp_path):
+    np.save(tmp_path / "T.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="not a NumPy array file"):
+        noise.parse(str(tmp_path / "T.npy"), 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [([0, 1, 4], "0..3"), ([-1, 0], "0..3"), ([0.5, 1], "integers"), ([[0], [1]], "vector"), (["a"], "integers")],
+)
+def test_bad_labels_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        noise.corrupt(labels, noise.pair(4, 0.2), 0)
