@@ -1,10 +1,21 @@
-"""Losses on logits, a transition matrix and noisy labels."""
+"""Losses on logits, a transition matrix and noisy labels, and the choice of examples to trust."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from volmin.transition import log_volume
+
+SMALLEST_LIKELIHOOD = 1e-12
+
+
+def cross_entropies(logits: Tensor, y: Tensor) -> Tensor:
+    """``-log h(x)[y]`` of each example, (N,)."""
+    return F.cross_entropy(logits, y, reduction="none")
 
 
 def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
@@ -17,7 +28,98 @@ def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
         T: (C, C), or (N, C, C) where it depends on x.
         y: (N,) noisy labels.
     """
-    # An embedding look-up is indexing whose gradient is summed deterministically and fast.
-    rows = F.embedding(y, T) if T.ndim == 2 else T[torch.arange(len(y), device=y.device), y]
-    log_rows = rows.clamp_min(torch.finfo(rows.dtype).tiny).log()
+    log_rows = _rows(T, y).clamp_min(torch.finfo(T.dtype).tiny).log()
     return -torch.logsumexp(F.log_softmax(logits, dim=1) + log_rows, dim=1).mean()
+
+
+def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None) -> Tensor:
+    """Mean of ``-sum_k (T^-1)[k, y] log h_k(x)``: unbiased for the clean cross-entropy, and unbounded below.
+
+    Args:
+        logits: (N, C) clean logits.
+        T: (C, C); where it is singular, the pseudo-inverse stands in for its inverse.
+        y: (N,) noisy labels.
+        clip: smallest probability that counts, which bounds the loss on both sides.
+    """
+    log_probs = F.log_softmax(logits, dim=1)
+    if clip is not None:
+        log_probs = log_probs.clamp_min(math.log(clip))
+    return -(F.embedding(y, torch.linalg.pinv(T).T) * log_probs).sum(1).mean()
+
+
+def noisy_likelihood(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
+    """``(T h(x))[y]``, (N,), at least 1e-12. T, (C, C) or (N, C, C), need not be stochastic: it may hold a slack."""
+    return (_rows(T, y) * logits.softmax(dim=1)).sum(1).clamp_min(SMALLEST_LIKELIHOOD)
+
+
+def importance(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
+    """Weights ``h_y(x) / (T h(x))_y``, (N,), that make a noisy example count as a clean one."""
+    clean = logits.softmax(dim=1).gather(1, y[:, None]).squeeze(1)
+    return clean / noisy_likelihood(logits, T, y)
+
+
+def reweighted_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy weighted by ``importance``; the weights are constants, since their gradient changes the aim."""
+    return (importance(logits, T, y).detach() * cross_entropies(logits, y)).mean()
+
+
+def revised_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy weighted by ``importance`` with gradients through the weights, the only way to T."""
+    return (importance(logits, T, y) * cross_entropies(logits, y)).mean()
+
+
+def joint_matrix(logits: Tensor, y: Tensor) -> Tensor:
+    """Joint distribution in the batch of noisy label i and predicted class k, (C, C)."""
+    labels = F.one_hot(y, logits.shape[1]).to(logits.dtype)
+    return labels.T @ logits.softmax(dim=1) / len(y)
+
+
+def dmi_loss(joint: Tensor) -> Tensor:
+    """``-log |det U|`` of a joint matrix U, (C, C), kept finite where classes are absent.
+
+    A class that labels nothing in a batch leaves a row of zeros and a determinant of zero, without a gradient; beyond
+    some 30 classes that is nearly every batch. The floor of ``log_volume`` makes such a row a constant, so that the
+    volume spanned by the labels that are there is what counts.
+    """
+    num_classes = len(joint)
+    # Times C, a perfect prediction of balanced classes is the identity: the floor means the same for any C.
+    return num_classes * math.log(num_classes) - log_volume(num_classes * joint)
+
+
+def generalized_cross_entropy(log_prob: Tensor, q: float) -> Tensor:
+    """``(1 - p^q) / q`` of log-probabilities p of the label: cross-entropy for small q, ``1 - p`` for q = 1."""
+    return -torch.expm1(q * log_prob) / q
+
+
+def total_variation(probs: Tensor, others: Tensor) -> Tensor:
+    """Half the L1 distance of distributions, (..., C) to (...)."""
+    return 0.5 * (probs - others).abs().sum(-1)
+
+
+def smallest(losses: Tensor, keep: Tensor | float, among: Tensor | None = None) -> Tensor:
+    """Weights, one for the share ``keep`` of smallest losses and zero for the rest, (N,). Carries no gradient.
+
+    Args:
+        losses: (N,) losses.
+        keep: share to keep, rounded down, but at least one example; a tensor stays on its device.
+        among: (N,) true where an example may be kept at all; everywhere by default.
+    """
+    losses = losses.detach()
+    count: Tensor | int = len(losses)
+    if among is not None:
+        losses, count = losses.masked_fill(~among, math.inf), among.sum()
+    rank = losses.argsort(stable=True).argsort()
+    # A share such as 0.7 is a little less than that in binary, which must not cost an example.
+    kept = rank < torch.as_tensor(keep * count + 1e-4, device=losses.device).floor().clamp_min(1)
+    return (kept if among is None else kept & among).to(losses.dtype)
+
+
+def weighted_mean(losses: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
+    """``sum w l / sum w``; where the weights sum to less than ``least``, that is the divisor."""
+    return (weights * losses).sum() / weights.sum().clamp_min(least)
+
+
+def _rows(T: Tensor, y: Tensor) -> Tensor:
+    """Row y of T for each example, (N, C): the probabilities of its noisy label given each clean class."""
+    # An embedding look-up is indexing whose gradient is summed deterministically and fast.
+    return F.embedding(y, T) if T.ndim == 2 else T[torch.arange(len(y), device=y.device), y]

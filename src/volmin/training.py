@@ -68,7 +68,7 @@ class Recipe:
     weight_decay: float = 1e-4
     milestones: tuple[int, ...] = ()
     """Epochs after which the learning rates are divided by ten."""
-    schedule: Literal["steps", "one_cycle"] = "steps"
+    schedule: Literal["steps", "one_cycle", "late_decay"] = "steps"
     transition_optimizer: Literal["sgd", "adam"] = "adam"
     transition_lr: float = 0.01
     selection: Selection = "loss"
@@ -107,13 +107,15 @@ class Recipe:
         """The schedule over ``epochs`` (all of the recipe's by default)."""
         if self.schedule == "one_cycle":
             return one_cycle(epochs or self.epochs)
+        if self.schedule == "late_decay":
+            return late_decay(epochs or self.epochs)
         return steps(self.milestones) if self.milestones else None
 
 
 _CHOICES = {
     "optimizer": ("sgd", "adam"),
     "transition_optimizer": ("sgd", "adam"),
-    "schedule": ("steps", "one_cycle"),
+    "schedule": ("steps", "one_cycle", "late_decay"),
     "selection": ("loss", "accuracy", "last"),
 }
 
@@ -127,6 +129,11 @@ def one_cycle(epochs: float, warm_up: float = 0.2) -> Schedule:
     """Rise linearly to the peak over the first ``warm_up`` of training, then fall linearly to zero."""
     peak = warm_up * epochs
     return lambda done: (done + 1e-3) / peak if done < peak else max(0.0, (epochs - done) / (epochs - peak))
+
+
+def late_decay(epochs: float, hold: float = 0.4) -> Schedule:
+    """Stay at the peak over the first ``hold`` of training, then fall linearly to zero."""
+    return lambda done: min(1.0, (epochs - done) / (epochs - hold * epochs))
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from volmin import estimation
 from volmin.data.batches import Batch
-from volmin.training import Phase, Recipe
+from volmin.training import Phase, Recipe, Selection
 from volmin.transition import apply_transition
 
 
@@ -55,6 +57,34 @@ class Method(nn.Module):
     def cross_entropy(self, batch: Batch, epoch: int) -> Tensor:
         """Plain training on the noisy labels: the first phase of many methods."""
         return F.cross_entropy(self(batch.x), batch.y)
+
+    def warm_up_phase(self, recipe: Recipe, share: float, selection: Selection | None = None, **changes: Any) -> Phase:
+        """Plain training for a share of the recipe's epochs; ``changes`` are other values for fields of the recipe."""
+        epochs = epochs_of(share, recipe)
+        optimizers = [recipe.network_optimizer(self.net, **changes)]
+        schedule = recipe.learning_rate_schedule(epochs)
+        return Phase("warm-up", epochs, self.cross_entropy, optimizers, schedule, selection=selection)
+
+    def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.Method) -> Tensor:
+        """(C, C) T by a simple estimator from what the network makes of the training inputs."""
+        probs, labels = collect(batches, lambda x: self(x).softmax(1))
+        return torch.as_tensor(estimation.estimate_transition(probs, labels, estimator), dtype=torch.float32)
+
+
+def epochs_of(share: float, recipe: Recipe) -> int:
+    """A share of the recipe's epochs: rounded up, at least one."""
+    if share <= 0:
+        raise ValueError(f"The length of a phase must be a positive share of the epochs, but is {share}.")
+    return max(1, math.ceil(share * recipe.epochs - 1e-9))
+
+
+def collect(batches: Iterable[Batch], function: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """``function`` of all inputs and their noisy labels, (N, ...) and (N,), on the CPU.
+
+    Both come from one pass, since a user's loader may shuffle anew each time.
+    """
+    outputs, labels = zip(*((function(batch.x).float().cpu(), batch.y.cpu()) for batch in batches), strict=True)
+    return torch.cat(outputs), torch.cat(labels)
 
 
 def option_defaults(method: type[Method]) -> dict[str, Any]:

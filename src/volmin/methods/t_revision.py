@@ -1,0 +1,77 @@
+"""T-Revision: learn a slack that repairs an estimate of T.
+
+Without anchor points the estimate of T is wrong; so after reweighting, the network and a free slack D are trained
+together on
+
+    beta(x) * -log h(x)[noisy y],    beta(x) = h(x)[noisy y] / ((T + D) h(x))[noisy y],
+
+now with gradients through beta, the only way to D.
+
+Reference: Xia, Liu, Wang, Han, Gong, Niu, Sugiyama, "Are Anchor Points Really Indispensable in Label-Noise
+Learning?", NeurIPS 2019.
+
+Deviations from the authors' code: the slack is added once (there, once more for each example of the batch); revision,
+too, hands on its best epoch by noisy-validation accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from volmin import estimation
+from volmin.data.batches import Batch
+from volmin.losses import revised_nll
+from volmin.methods.base import epochs_of
+from volmin.methods.reweight import Reweight
+from volmin.training import Phase, Recipe
+
+
+class TRevision(Reweight):
+    """Estimates T, reweights by it, and then revises it by a slack that is learned with the network.
+
+    Args:
+        net: network that gives logits.
+        num_classes: C.
+        estimator: how T is found from posteriors: see ``volmin.estimate_transition``.
+        T: a known T, (C, C) with columns that sum to one, or the path of a ``.npy`` file; no plain training then.
+        warm_up: length of the plain training, as a share of the epochs.
+        revise: length of the revision, as a share of the epochs.
+        revision_lr: learning rate of Adam in the revision.
+        project: make the columns of ``T + slack`` distributions. The authors do not, and report it as it is.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        num_classes: int,
+        *,
+        estimator: estimation.Method = "percentile",
+        T: Sequence[Sequence[float]] | str | None = None,
+        warm_up: float = 0.2,
+        revise: float = 2.0,
+        revision_lr: float = 5e-7,
+        project: bool = False,
+    ) -> None:
+        super().__init__(net, num_classes, estimator=estimator, T=T, warm_up=warm_up)
+        self.slack = nn.Parameter(torch.zeros(num_classes, num_classes))
+        self.revise, self.revision_lr, self.project = revise, revision_lr, project
+
+    def transition(self, x: Tensor | None = None) -> Tensor:
+        return self.revised(self.T)
+
+    def revised(self, T: Tensor) -> Tensor:
+        """T with the slack, (..., C, C)."""
+        T = T + self.slack
+        return T.abs() / T.abs().sum(dim=-2, keepdim=True) if self.project else T
+
+    def revision_loss(self, batch: Batch, epoch: int) -> Tensor:
+        return revised_nll(self(batch.x), self.transition(batch.x), batch.y)
+
+    def phases(self, recipe: Recipe) -> list[Phase]:
+        optimizer = Adam([*self.net.parameters(), self.slack], self.revision_lr, weight_decay=recipe.weight_decay)
+        revision = Phase("revise", epochs_of(self.revise, recipe), self.revision_loss, [optimizer])
+        return [*super().phases(recipe), revision]
