@@ -1,0 +1,93 @@
+"""MentorNet: a curriculum that weighs examples by their loss.
+
+By default, what comparisons of label-noise methods run under this name: a network trains on the examples of each batch
+that *it* finds easiest, as many as labels are thought to be right (self-paced, with a known noise rate),
+
+    mean over the kept examples of -log h(x)[noisy y].
+
+The other curricula are those that the authors' mentor network is trained to imitate: weights that are a function of the
+loss, of its excess over a moving percentile of the batch's losses, and of the share of training that is done.
+
+Reference: Jiang, Zhou, Leung, Li, Fei-Fei, "MentorNet: Learning Data-Driven Curriculum for Very Deep Neural Networks on
+Corrupted Labels", ICML 2018.
+
+Deviations from the authors' code: the curricula are computed, not imitated by a network; no random part of the weights
+is dropped; the data-driven mentor, which needs clean labels, is left out. Trained as in the comparison of Co-teaching,
+except that Adam keeps its beta1 of 0.9.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from volmin.data.batches import Batch
+from volmin.losses import cross_entropies, smallest, weighted_mean
+from volmin.methods.small_loss import SmallLossMethod
+
+Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
+
+
+class MentorNet(SmallLossMethod):
+    """Trains on the examples of small loss, or by another curriculum of weights.
+
+    Args:
+        net: network that gives logits.
+        num_classes: C.
+        curriculum: "small_loss" keeps as many examples as labels are right; "self_paced", "linear", "focal", "hard" and
+            "predefined" (all, then self-paced, then linear) need no noise rate.
+        noise_rate: share of wrong labels, for "small_loss"; estimated after plain training by default.
+        ramp: share of the epochs over which the share of examples that are kept falls.
+        warm_up: length of the plain training that estimates the noise rate, as a share of the epochs.
+        percentile: the level of a batch's losses that the other curricula call large.
+        decay: share of its past in the moving percentile.
+        gamma: width of "linear", exponent of "focal".
+    """
+
+    threshold: Tensor
+
+    def __init__(
+        self,
+        net: nn.Module,
+        num_classes: int,
+        *,
+        curriculum: Curriculum = "small_loss",
+        noise_rate: float | None = None,
+        ramp: float = 0.05,
+        warm_up: float = 0.25,
+        percentile: float = 0.75,
+        decay: float = 0.5,
+        gamma: float = 1.0,
+    ) -> None:
+        super().__init__(net, num_classes, noise_rate, ramp, warm_up)
+        if curriculum not in (choices := get_args(Curriculum)):
+            raise ValueError(f"curriculum must be one of {', '.join(choices)}, but is {curriculum!r}.")
+        self.estimates_rate = self.estimates_rate and curriculum == "small_loss"
+        self.curriculum: Curriculum = curriculum
+        self.percentile, self.decay, self.gamma = percentile, decay, gamma
+        self.register_buffer("threshold", torch.zeros(()))
+
+    def loss(self, batch: Batch, keep: Tensor | float, done: float) -> Tensor:
+        losses = cross_entropies(self(batch.x), batch.y)
+        if self.curriculum == "small_loss":
+            return weighted_mean(losses, smallest(losses, keep))
+        known = losses.detach()
+        self.threshold.lerp_(known.quantile(self.percentile), 1 - self.decay)
+        return (curriculum_weights(self.curriculum, known, known - self.threshold, done, self.gamma) * losses).mean()
+
+
+def curriculum_weights(name: Curriculum, losses: Tensor, excess: Tensor, done: float, gamma: float) -> Tensor:
+    """Weights of examples, (N,), by their losses, the excess over a threshold and the share of training done."""
+    if name == "predefined":
+        name = "self_paced" if done < 0.9 else "linear"
+        if done <= 0.18:
+            return torch.ones_like(losses)
+    if name == "self_paced":
+        return (excess <= 0).to(losses.dtype)
+    if name == "linear":
+        return (1 - excess / gamma).clamp(0, 1)
+    if name == "focal":
+        return (-torch.expm1(-losses)) ** gamma
+    return (excess >= 0).to(losses.dtype)

@@ -1,0 +1,84 @@
+"""What methods share that trust examples of small loss: networks learn right labels before they memorise wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from volmin.data.batches import Batch
+from volmin.methods.base import Method, epochs_of
+from volmin.networks import reset_parameters
+from volmin.training import Phase, Recipe
+
+CO_TEACHING_RECIPE: Mapping[str, Any] = {
+    "epochs": 200,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "weight_decay": 0.0,
+    "milestones": (),
+    "schedule": "late_decay",
+    "selection": "last",
+}
+"""How Co-teaching and the methods in its comparison are trained: no validation data, the last epochs are reported."""
+
+
+class SmallLossMethod(Method):
+    """A method that leaves out the examples of largest loss, and so must know which share of the labels is wrong.
+
+    The share that is kept falls from all to ``1 - noise_rate`` over the first epochs. When the rate is not given,
+    plain training comes first, the rate is one minus the mean diagonal of T by the confident joint, and the network
+    then starts anew.
+
+    Args:
+        net: network that gives logits.
+        num_classes: C.
+        noise_rate: share of wrong labels; estimated by default.
+        ramp: share of the epochs over which the share that is kept falls.
+        warm_up: length of the plain training that estimates the rate, as a share of the epochs.
+    """
+
+    needs = "the noise rate (estimated when not given)"
+    recipe_changes: ClassVar[Mapping[str, Any]] = CO_TEACHING_RECIPE
+    noise_rate: Tensor
+
+    def __init__(self, net: nn.Module, num_classes: int, noise_rate: float | None, ramp: float, warm_up: float) -> None:
+        super().__init__(net, num_classes)
+        if noise_rate is not None and not 0 <= noise_rate < 1:
+            raise ValueError(f"noise_rate must be at least 0 and below 1, but is {noise_rate}.")
+        self.register_buffer("noise_rate", torch.tensor(float(noise_rate or 0)))
+        self.ramp, self.warm_up, self.estimates_rate = ramp, warm_up, noise_rate is None
+
+    def loss(self, batch: Batch, keep: Tensor | float, done: float) -> Tensor:
+        """The loss, given the share of examples to keep and the share of training that is done."""
+        raise NotImplementedError
+
+    def networks(self) -> list[nn.Module]:
+        """All networks that are trained."""
+        return [self.net]
+
+    def keep(self, epoch: int, ramp_epochs: int) -> Tensor:
+        """The share of examples to keep: all in epoch 0, ``1 - noise_rate`` from epoch ``ramp_epochs - 1`` on."""
+        return 1 - self.noise_rate * min(1.0, epoch / max(1, ramp_epochs - 1))
+
+    def estimate_noise_rate(self, batches: Iterable[Batch]) -> None:
+        # Of the simple estimators this one depends least on how long the network was trained.
+        T = self.estimate_from_posteriors(batches, "confident")
+        self.noise_rate.copy_(1 - T.diagonal().mean())
+        reset_parameters(self.net)
+
+    def phases(self, recipe: Recipe) -> list[Phase]:
+        ramp_epochs = epochs_of(self.ramp, recipe)
+
+        def loss(batch: Batch, epoch: int) -> Tensor:
+            return self.loss(batch, self.keep(epoch, ramp_epochs), epoch / recipe.epochs)
+
+        optimizers, schedule = [recipe.network_optimizer(*self.networks())], recipe.learning_rate_schedule()
+        if not self.estimates_rate:
+            return [Phase("train", recipe.epochs, loss, optimizers, schedule)]
+        return [
+            self.warm_up_phase(recipe, self.warm_up, selection="accuracy"),
+            Phase("train", recipe.epochs, loss, optimizers, schedule, prepare=self.estimate_noise_rate),
+        ]
