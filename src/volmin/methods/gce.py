@@ -1,0 +1,119 @@
+"""Generalised cross-entropy: between cross-entropy, which learns fast, and absolute error, which noise hardly moves.
+
+    L_q = (1 - h(x)[noisy y]^q) / q
+
+The truncated form leaves out the examples whose label had a probability of at most k when last looked at; they are
+looked at from time to time, with the best network so far.
+
+Reference: Zhang, Sabuncu, "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels",
+NeurIPS 2018.
+
+Deviations from the public code: noisy validation data, not test data, says which network is best, and training goes on
+from it after each look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from volmin.data.batches import Batch
+from volmin.losses import cross_entropies, generalized_cross_entropy
+from volmin.methods.base import Method, epochs_of
+from volmin.training import Phase, Recipe, Schedule
+
+
+class GCE(Method):
+    """Trains by a loss between cross-entropy and mean absolute error, maybe without the examples it cannot fit.
+
+    Args:
+        net: network that gives logits.
+        num_classes: C.
+        q: 0 is cross-entropy, 1 is mean absolute error.
+        truncate: k, 0.5 in the paper: an example with a smaller probability of its label is left out; none by default.
+        start: share of the epochs before examples are left out.
+        refresh: share of the epochs after which they are chosen anew.
+    """
+
+    needs = "the index of each example, when truncated"
+    recipe_changes: ClassVar[Mapping[str, Any]] = {"epochs": 120, "milestones": (40, 80), "selection": "accuracy"}
+    kept: Tensor
+
+    def __init__(
+        self,
+        net: nn.Module,
+        num_classes: int,
+        *,
+        q: float = 0.7,
+        truncate: float | None = None,
+        start: float = 0.33,
+        refresh: float = 0.08,
+    ) -> None:
+        super().__init__(net, num_classes)
+        if not 0 < q <= 1:
+            raise ValueError(f"q must be above 0 and at most 1, but is {q}.")
+        self.q, self.truncate, self.start, self.refresh = q, truncate, start, refresh
+        self.register_buffer("kept", torch.ones(0))
+        self.register_load_state_dict_pre_hook(_make_room)
+
+    def losses(self, batch: Batch) -> Tensor:
+        return generalized_cross_entropy(-cross_entropies(self(batch.x), batch.y), self.q)
+
+    def loss(self, batch: Batch, epoch: int) -> Tensor:
+        return self.losses(batch).mean()
+
+    def truncated_loss(self, batch: Batch, epoch: int) -> Tensor:
+        return (self.kept[_index(batch)] * (self.losses(batch) - self.bound)).mean()
+
+    @property
+    def bound(self) -> float:
+        """The loss of an example that is just left out."""
+        assert self.truncate is not None
+        return (1 - self.truncate**self.q) / self.q
+
+    def choose(self, batches: Iterable[Batch]) -> None:
+        """Keep the examples whose noisy label the network finds probable enough."""
+        index, kept = zip(*((_index(batch), self.losses(batch) < self.bound) for batch in batches), strict=True)
+        rows = torch.cat(index)
+        self.kept = torch.zeros(int(rows.max()) + 1, device=rows.device).scatter(0, rows, torch.cat(kept).float())
+
+    def phases(self, recipe: Recipe) -> list[Phase]:
+        optimizer, schedule = recipe.network_optimizer(self.net), recipe.learning_rate_schedule()
+        if self.truncate is None:
+            return [Phase("train", recipe.epochs, self.loss, [optimizer], schedule)]
+        start, length = epochs_of(self.start, recipe), epochs_of(self.refresh, recipe)
+        # One optimiser for all phases, so that its momentum lives on.
+        return [Phase("train", start, self.loss, [optimizer], schedule)] + [
+            Phase(
+                "truncated",
+                min(length, recipe.epochs - begin),
+                self.truncated_loss,
+                [optimizer],
+                _later(schedule, begin),
+                prepare=self.choose,
+            )
+            for begin in range(start, recipe.epochs, length)
+        ]
+
+
+def _later(schedule: Schedule | None, begin: int) -> Schedule | None:
+    """The schedule of a phase that begins when ``begin`` epochs are done."""
+    return None if schedule is None else lambda done: schedule(begin + done)
+
+
+def _index(batch: Batch) -> Tensor:
+    if batch.index is None:
+        raise ValueError(
+            "Truncated GCE remembers which examples it leaves out, but the training loader gives no index: let it give "
+            "(x, y, index), or use volmin.data.TensorLoader."
+        )
+    return batch.index.long()
+
+
+def _make_room(method: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """The number of examples is known to a checkpoint, not to a new method."""
+    if isinstance(method, GCE) and f"{prefix}kept" in state:
+        method.kept = torch.empty_like(state[f"{prefix}kept"], device=method.kept.device)
