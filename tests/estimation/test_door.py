@@ -57,7 +57,7 @@ def test_missing_labels_are_named(method):
 
 
 def test_unknown_method_lists_the_choices():
-    with pytest.raises(ValueError, match="max, percentile, dual, confident"):
+    with pytest.raises(ValueError, match="volume, max, percentile, dual, confident"):
         estimate_transition(P, Y, "maximum")
     with pytest.raises(ValueError, match="clusterability"):
         estimate_transition(P, Y, "hoc")

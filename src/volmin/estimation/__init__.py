@@ -17,23 +17,26 @@ from volmin.estimation.clusterability import clusterability
 from volmin.estimation.confident import confident
 from volmin.estimation.dual import dual
 from volmin.estimation.inputs import checked_labels, checked_posteriors
+from volmin.estimation.volume import MinimumVolume, minimum_volume
 
-Method = Literal["max", "percentile", "dual", "confident"]
+Method = Literal["volume", "max", "percentile", "dual", "confident"]
 
-__all__ = ["Method", "clusterability", "estimate_transition"]
+__all__ = ["Method", "MinimumVolume", "clusterability", "estimate_transition", "minimum_volume"]
 
 
 def estimate_transition(
-    probs: ArrayLike, labels: ArrayLike | None = None, method: Method = "confident"
+    probs: ArrayLike, labels: ArrayLike | None = None, method: Method = "volume", *, random_state: int = 0
 ) -> NDArray[np.float64]:
     """The transition matrix that explains noisy posteriors and labels.
 
     Args:
         probs: (N, C) posteriors of the noisy label, out of sample; not changed.
-        labels: (N,) noisy labels in ``0 .. C-1``; needed by ``"dual"`` and ``"confident"``.
-        method: ``"max"`` and ``"percentile"`` trust the most confident rows, ``"dual"`` factors through the
-            predicted class, ``"confident"`` is the confident joint. For features instead of posteriors, see
-            ``clusterability``.
+        labels: (N,) noisy labels in ``0 .. C-1``; needed by ``"dual"`` and ``"confident"``, and well worth
+            giving to ``"volume"``.
+        method: ``"volume"`` is minimum volume (see ``minimum_volume``), ``"max"`` and ``"percentile"`` trust
+            the most confident rows, ``"dual"`` factors through the predicted class, ``"confident"`` is the
+            confident joint. For features instead of posteriors, see ``clusterability``.
+        random_state: seed of the samples that ``"volume"`` reduces large data to.
 
     Returns:
         (C, C) float64 matrix ``T[i, j] = P(noisy = i | clean = j)``; columns sum to one.
@@ -41,6 +44,8 @@ def estimate_transition(
     if method not in get_args(Method):
         hint = " HOC works on features: call clusterability(features, labels)." if method == "hoc" else ""
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.{hint}")
+    if method == "volume":
+        return minimum_volume(probs, labels, random_state=random_state).transition
     P = checked_posteriors(probs)
     y = None if labels is None else checked_labels(labels, *P.shape)
     if method == "max":

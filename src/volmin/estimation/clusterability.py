@@ -118,9 +118,7 @@ def solve_consensus(
     return in_order(priors.numpy(), T.numpy())
 
 
-def in_order(
-    priors: NDArray[np.float64], T: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def in_order(priors: NDArray[np.float64], T: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The same solution with its clean classes named so that right labels are as frequent as possible.
 
     Label frequencies do not tell which column belongs to which class; the largest trace decides.

@@ -37,9 +37,7 @@ def checked_posteriors(probs: ArrayLike) -> NDArray[np.float64]:
         )
     P /= sums[:, None]
     if np.ptp(P, axis=0).max() < 1e-9:
-        raise ValueError(
-            "All rows of probs are the same and say nothing about T; give a trained model's output."
-        )
+        raise ValueError("All rows of probs are the same and say nothing about T; give a trained model's output.")
     return P
 
 

@@ -1,0 +1,211 @@
+"""Minimum volume: T from the posteriors of any classifier, without anchor points (VolMinNet, post hoc).
+
+Two readings of the same principle, each right where the other fails, compete on the noisy labels:
+
+- *geometry*: the smallest simplex that holds most posteriors. It needs posteriors that are right up to
+unbiased
+  errors, and then works for classes that overlap everywhere.
+- *labels*: a head on the log posteriors and T, fitted together to the labels from starts that the geometry
+gives.
+  It forgives biased posteriors, and needs classes that separate somewhere or many labels.
+
+The labels' fit is judged on rows it has not seen, and taken only where it beats the geometry beyond doubt.
+With a free clean posterior per row T = I would explain any calibrated posteriors perfectly, so the likelihood alone
+cannot choose among simplices: there the default stands unless it is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+
+from volmin.estimation.confident import confident
+from volmin.estimation.geometry import PathPoint, coreset, nearest_inside, soft_to_hard
+from volmin.estimation.inputs import checked_labels, checked_posteriors
+from volmin.estimation.label_fit import LabelFit, fit_labels, noisy_log_likelihood
+
+Matrix = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+FLOOR = 1e-6
+"""The least probability that a posterior is taken for: forests and saturated networks give exact zeros."""
+
+GEOMETRY_ROWS = 10_000
+START_ROWS = 10_000
+SELECTION_ROWS = 20_000
+FIT_NUMBERS = 3_000_000
+FIT_ROWS = 60_000
+
+DEFAULT_PENALTY = 80.0
+BLIND_PENALTY = 20.0
+STARTS = (10.0, 20.0, 40.0)
+FOLDS = 3
+DOUBT = 2.0
+"""Standard errors by which the labels' fit must beat the geometry on unseen rows."""
+
+
+@dataclass(frozen=True)
+class MinimumVolume:
+    """A minimum-volume estimate and how it came about.
+
+    Attributes:
+        transition: (C, C) matrix ``T[i, j] = P(noisy = i | clean = j)``.
+        reading: ``"labels"`` if T was fitted to the noisy labels, ``"geometry"`` if it is the simplex alone.
+        path: the simplices from soft to hard.
+        penalty: mu of the simplex that was chosen; NaN for the labels' fit.
+        temperature: by which the log posteriors were multiplied to calibrate them; 1 where they needed it
+            not.
+        gain: mean log-likelihood of unseen noisy labels under the labels' fit, above that of the best
+            simplex; NaN without labels.
+        gain_error: standard error of ``gain``.
+        converged: whether the optimiser behind ``transition`` met its tolerance.
+    """
+
+    transition: Matrix
+    reading: Literal["geometry", "labels"]
+    path: tuple[PathPoint, ...]
+    penalty: float
+    temperature: float
+    gain: float
+    gain_error: float
+    converged: bool
+
+
+def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_state: int = 0) -> MinimumVolume:
+    """T of the smallest volume that the posteriors and the labels allow.
+
+    Args:
+        probs: (N, C) posteriors of the noisy label, out of sample; not changed.
+        labels: (N,) noisy labels in ``0 .. C-1``. Without them the answer rests on the shape of the
+            posteriors alone, which calibrated and accurate posteriors bear and others do not.
+        random_state: seed of the samples that large data are reduced to.
+    """
+    P = _floored(checked_posteriors(probs))
+    generator = np.random.default_rng(random_state)
+    if labels is None:
+        path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator))
+        simplex = next(point for point in path if point.penalty == BLIND_PENALTY)
+        return _from_geometry(simplex, path, 1.0, np.nan, np.nan)
+
+    y = checked_labels(labels, *P.shape)
+    rows = _sample(len(P), SELECTION_ROWS, generator)
+    temperature = calibration(P[rows], y[rows])
+    P = tempered(P, temperature)
+    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator))
+    fits = [log_likelihood(nearest_inside(P[rows], point.transition), y[rows]) for point in path]
+    chosen = preferred(path, fits)
+    starts = [point.transition for point in path if point.penalty in STARTS] + [confident(P[rows], y[rows])]
+    few = rows[:START_ROWS]
+    best = best_start(P[few], y[few], starts)
+    gain, gain_error = _mean_and_error(unseen_log_likelihood(P[rows], y[rows], best.transition) - fits[chosen])
+    if gain <= DOUBT * gain_error:
+        return _from_geometry(path[chosen], path, temperature, gain, gain_error)
+    many = _sample(len(P), min(FIT_ROWS, FIT_NUMBERS // P.shape[1]), generator)
+    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters)
+    return MinimumVolume(
+        transition=fit.transition,
+        reading="labels",
+        path=tuple(path),
+        penalty=np.nan,
+        temperature=temperature,
+        gain=gain,
+        gain_error=gain_error,
+        converged=fit.converged,
+    )
+
+
+def calibration(probs: Matrix, labels: Labels) -> float:
+    """The factor of the log posteriors under which the labels are likeliest, or 1 if it explains them no
+    better.
+
+    Overconfident posteriors would make any smaller simplex look likelier. One that the labels do not call for
+    (a likelihood ratio test at 5 %) only adds noise.
+    """
+
+    def loss(log_factor: float) -> float:
+        return -log_likelihood(tempered(probs, np.exp(log_factor)), labels).mean()
+
+    best = minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded")
+    needed = 2 * len(labels) * (loss(0.0) - best.fun) > 3.84
+    return float(np.exp(best.x)) if needed else 1.0
+
+
+def tempered(probs: Matrix, factor: float) -> Matrix:
+    """Posteriors whose logarithms are multiplied by ``factor``, (N, C)."""
+    return probs if factor == 1 else _floored(softmax(factor * np.log(probs), axis=1))
+
+
+def preferred(path: Sequence[PathPoint], fits: Sequence[Matrix]) -> int:
+    """Which simplex to take: the one nearest to the default that the labels do not reject against the
+    likeliest.
+
+    Args:
+        path: simplices from soft to hard.
+        fits: for each, the (N,) log-likelihoods of the noisy labels.
+    """
+    likeliest = max(range(len(path)), key=lambda k: fits[k].mean())
+    losses = [_mean_and_error(fits[likeliest] - fit) for fit in fits]
+    allowed = [k for k, (loss, error) in enumerate(losses) if loss <= error]
+    return min(allowed, key=lambda k: abs(np.log(path[k].penalty / DEFAULT_PENALTY)))
+
+
+def best_start(probs: Matrix, labels: Labels, starts: Sequence[Matrix]) -> LabelFit:
+    """The fit to the labels with the least objective, over several (C, C) starts: its basins are deep but many."""
+    log_probs, y = _tensors(probs, labels)
+    return min((fit_labels(log_probs, y, start) for start in starts), key=lambda fit: fit.objective)
+
+
+def unseen_log_likelihood(probs: Matrix, labels: Labels, start: Matrix) -> Matrix:
+    """Log probability of each row's label, (N,), under a fit to the other folds of rows."""
+    log_probs, y = _tensors(probs, labels)
+    fold = torch.arange(len(y)) % FOLDS
+    unseen = torch.empty(len(y), dtype=torch.float64)
+    for k in range(FOLDS):
+        fit = fit_labels(log_probs[fold != k], y[fold != k], start)
+        head = torch.as_tensor(fit.parameters)
+        unseen[fold == k] = noisy_log_likelihood(head, log_probs[fold == k], y[fold == k])
+    return unseen.numpy()
+
+
+def log_likelihood(probs: Matrix, labels: Labels) -> Matrix:
+    """Log probability of each row's label, (N,)."""
+    return np.log(probs[np.arange(len(labels)), labels])
+
+
+def _from_geometry(
+    simplex: PathPoint, path: Sequence[PathPoint], temperature: float, gain: float, gain_error: float
+) -> MinimumVolume:
+    return MinimumVolume(
+        transition=simplex.transition,
+        reading="geometry",
+        path=tuple(path),
+        penalty=simplex.penalty,
+        temperature=temperature,
+        gain=gain,
+        gain_error=gain_error,
+        converged=simplex.converged,
+    )
+
+
+def _floored(probs: Matrix) -> Matrix:
+    raised = np.maximum(probs, FLOOR)
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def _sample(size: int, rows: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    return generator.permutation(size)[:rows]
+
+
+def _tensors(probs: Matrix, labels: Labels) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(np.log(probs)), torch.from_numpy(labels)
+
+
+def _mean_and_error(values: Matrix) -> tuple[float, float]:
+    return float(values.mean()), float(values.std() / np.sqrt(len(values)))
