@@ -47,6 +47,10 @@ def loaders(batch_size=64, **changes):
     return TensorLoader(x[100:], y[100:], batch_size), TensorLoader(x[:100], y[:100], 100)
 
 
+class InterruptError(Exception):
+    pass
+
+
 def bits(method):
     return {name: value.numpy().tobytes() for name, value in method.state_dict().items()}
 
@@ -123,6 +127,28 @@ def test_validation_scores_the_noisy_posterior_without_the_volume():
     assert noisy_scores(method, smaller)["val_loss"] == pytest.approx(expected.item(), abs=1e-5)
 
 
+def test_of_several_starts_the_best_goes_on(tmp_path):
+    train, val = loaders()
+
+    def run(checkpoint=None, on_epoch=None):
+        method = build(starts=3, start_share=0.2)
+        return method, fit(method, train, val, Recipe(epochs=10, lr=0.002), checkpoint, on_epoch=on_epoch)
+
+    method, history = run()
+    assert [r["phase"] for r in history] == [f"start {k}" for k in (1, 1, 2, 2, 3, 3)] + ["train"] * 10
+    best = min(history[:6], key=lambda record: record["val_loss"])
+    # The rates are so small that an epoch cannot undo the choice.
+    assert history[6]["val_loss"] < best["val_loss"] < max(r["val_loss"] for r in history[1:6:2])
+
+    def interrupt(history):
+        if len(history) == 3:
+            raise InterruptError
+
+    with pytest.raises(InterruptError):
+        run(tmp_path / "c.ckpt", interrupt)
+    assert bits(run(tmp_path / "c.ckpt")[0]) == bits(method)
+
+
 def test_without_validation_the_last_epoch_stands():
     train, _ = loaders()
     method = build()
@@ -130,10 +156,6 @@ def test_without_validation_the_last_epoch_stands():
     history = fit(method, train, recipe=Recipe(epochs=3), on_epoch=lambda h: seen.append(bits(method)))
     assert bits(method) == seen[-1] != seen[0]
     assert selected(history, "loss")["epoch"] == 3
-
-
-class InterruptError(Exception):
-    pass
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 5, 6])

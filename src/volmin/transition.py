@@ -97,10 +97,19 @@ class DominantTransition(nn.Module):
 
     def __init__(self, num_classes: int, init: float | None = None, *, shared_level: bool = False) -> None:
         super().__init__()
-        init = start_value(num_classes) if init is None else float(init)
-        self.w = nn.Parameter(torch.full((num_classes, num_classes), 0.0 if shared_level else init))
-        self.level = nn.Parameter(torch.full((num_classes,), init)) if shared_level else None
+        self.init = start_value(num_classes) if init is None else float(init)
+        self.w = nn.Parameter(torch.empty(num_classes, num_classes))
+        self.level = nn.Parameter(torch.empty(num_classes)) if shared_level else None
         self.register_buffer("eye", torch.eye(num_classes, dtype=torch.bool), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Go back to the start value."""
+        if self.level is None:
+            nn.init.constant_(self.w, self.init)
+        else:
+            nn.init.zeros_(self.w)
+            nn.init.constant_(self.level, self.init)
 
     def forward(self) -> Tensor:
         w = self.w if self.level is None else self.w + self.level

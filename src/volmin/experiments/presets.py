@@ -32,8 +32,9 @@ _DIGITS = Preset("mlp", Recipe(epochs=150, lr=0.05, weight_decay=1e-3))
 PRESETS: dict[str, dict[str, Preset]] = {
     "digits": {"paper": _DIGITS, "official": _DIGITS},
     "mnist": {
-        "paper": Preset("lenet5", _MNIST_PAPER),
-        "official": Preset("lenet5", _MNIST_OFFICIAL, {"volminnet": {"init": -2.0}}),
+        # Of nine single starts with pair:0.45, two ended in a local optimum: hence several.
+        "paper": Preset("lenet5", _MNIST_PAPER, {"volminnet": {"starts": 3}}),
+        "official": Preset("lenet5", _MNIST_OFFICIAL, {"volminnet": {"init": -2.0, "starts": 3}}),
     },
 }
 

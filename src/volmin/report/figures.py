@@ -58,7 +58,8 @@ def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str
 
 def _svg(figure: Figure) -> Markup:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    nothing_said = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing_said)
     drawing = buffer.getvalue()
     # Text is escaped by matplotlib; the prologue has no place inside a page.
     return Markup(drawing[drawing.index("<svg") :].replace(_INK, "currentColor"))
