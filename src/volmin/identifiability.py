@@ -23,7 +23,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, combinations
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -194,7 +196,7 @@ def certificate(
         seconds: time limit of each of a few optimisations.
     """
     try:
-        import pyscipopt  # noqa: F401
+        scip = import_module("pyscipopt")
     except ImportError:
         raise ImportError("certificate needs the SCIP solver; install it with: pip install pyscipopt") from None
     h = validate_posteriors(posteriors, "posteriors")
@@ -207,7 +209,7 @@ def certificate(
         return hull.inner >= margin
     working = hull.working_rows
     for _ in range(20):
-        cut, proved = _cut_off_ball(h[working], margin, seconds)
+        cut, proved = _cut_off_ball(scip, h[working], margin, seconds)
         if cut is None:
             return True if proved else None
         # The cut is one of the working rows' hull; it counts if no other row lies beyond it.
@@ -606,7 +608,7 @@ def _contains_cap(rows: Array, by_support: dict[tuple[int, ...], list[int]], a: 
     return True
 
 
-def _cut_off_ball(rows: Array, margin: float, seconds: float) -> tuple[Array | None, bool]:
+def _cut_off_ball(scip: ModuleType, rows: Array, margin: float, seconds: float) -> tuple[Array | None, bool]:
     """A plane with all rows on one side that cuts a piece off the ball's part in the simplex, if there is one.
 
     Minimises ``x'v`` over planes ``{x : x'h >= 0 for all rows, 1'x = 1}`` and points v of the simplex within the
@@ -616,10 +618,8 @@ def _cut_off_ball(rows: Array, margin: float, seconds: float) -> tuple[Array | N
     Returns:
         (C,) the plane, or None; and whether there is proved to be none.
     """
-    from pyscipopt import Model, quicksum
-
-    C = rows.shape[1]
-    model = Model()
+    C, total = rows.shape[1], scip.quicksum
+    model = scip.Model()
     model.hideOutput()
     model.setParam("limits/time", seconds)
     slack = 1e-3 / C
@@ -628,11 +628,11 @@ def _cut_off_ball(rows: Array, margin: float, seconds: float) -> tuple[Array | N
     v = [model.addVar(lb=0, ub=1) for _ in range(C)]
     depth = model.addVar(lb=-2, ub=2)
     for row in rows:
-        model.addCons(quicksum(float(row[k]) * x[k] for k in np.flatnonzero(row)) >= 0)
-    model.addCons(quicksum(x) == 1)
-    model.addCons(quicksum(v) == 1)
-    model.addCons(quicksum(entry * entry for entry in v) <= 1 / C + margin**2 / (C * (C - 1)))
-    model.addCons(quicksum(a * b for a, b in zip(x, v, strict=True)) <= depth)
+        model.addCons(total(float(row[k]) * x[k] for k in np.flatnonzero(row)) >= 0)
+    model.addCons(total(x) == 1)
+    model.addCons(total(v) == 1)
+    model.addCons(total(entry * entry for entry in v) <= 1 / C + margin**2 / (C * (C - 1)))
+    model.addCons(total(a * b for a, b in zip(x, v, strict=True)) <= depth)
     model.setObjective(depth, "minimize")
     model.optimize()
     if model.getNSols() and model.getPrimalbound() < -slack:
