@@ -18,9 +18,7 @@ def test_agrees_with_cleanlab(seed):
     count = pytest.importorskip("cleanlab.count")
     probs, labels = audit_case(seed=seed)
     theirs = count.compute_confident_joint(labels, probs)
-    np.testing.assert_allclose(
-        confident_joint(probs, labels), theirs, atol=1
-    )  # theirs is rounded to whole counts
+    np.testing.assert_allclose(confident_joint(probs, labels), theirs, atol=1)  # theirs is rounded to whole counts
     np.testing.assert_allclose(confident(probs, labels), count.estimate_latent(theirs, labels)[1], atol=3e-3)
 
 

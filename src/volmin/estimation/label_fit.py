@@ -29,6 +29,8 @@ PSEUDO_COUNT = 0.2
 """Labels that are imagined for each entry of T, so that a few missing labels do not make an entry zero."""
 
 START_SHARPNESS = 4.0
+START_MARGIN = 1e-3
+"""How far from zero and from a tie with the diagonal an entry starts: nearer, it would hardly move."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def start_parameters(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """The parameters of a head without correction for a (C, C) transition matrix."""
     C = len(T)
     theta = np.zeros(_layout(C)["correction"].stop)
-    theta[_layout(C)["w"]] = logit(np.clip(T / T.diagonal(), 1e-6, 1 - 1e-6)).ravel()
+    ratio = np.clip(T / T.diagonal(), START_MARGIN, 1 - START_MARGIN)
+    theta[_layout(C)["w"]] = logit(ratio).ravel()
     theta[_layout(C)["sharpness"]] = np.log(START_SHARPNESS)
     return theta
 

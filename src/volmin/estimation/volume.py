@@ -108,7 +108,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     if gain <= DOUBT * gain_error:
         return _from_geometry(path[chosen], path, temperature, gain, gain_error)
     many = _sample(len(P), min(FIT_ROWS, FIT_NUMBERS // P.shape[1]), generator)
-    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters)
+    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters, max_iterations=100)
     return MinimumVolume(
         transition=fit.transition,
         reading="labels",

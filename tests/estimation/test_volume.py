@@ -1,0 +1,109 @@
+"""Minimum volume in its two worlds: right but overlapping posteriors, and biased ones of separable classes."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+
+from volmin import noise, transition_error
+from volmin.estimation import estimate_transition, minimum_volume
+from volmin.estimation.volume import calibration, preferred, tempered
+
+
+def overlapping(T, n=2000, seed=0):
+    """Exact noisy posteriors without anchor points, and labels drawn from them."""
+    generator = np.random.default_rng(seed)
+    clean = generator.dirichlet([0.7] * len(T), 5 * n)
+    probs = clean[clean.max(axis=1) < 0.85][:n] @ T.T
+    return probs, (probs.cumsum(axis=1) > generator.random((n, 1))).argmax(axis=1)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """The features and clean labels of a small real data set."""
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+def out_of_fold(X, labels):
+    return cross_val_predict(LogisticRegression(max_iter=500), X, labels, cv=3, method="predict_proba")
+
+
+@pytest.mark.parametrize("T", [noise.pair(3, 0.45), noise.asymmetric(3, 0.4, seed=2)])
+def test_overlapping_classes_are_left_to_geometry(T):
+    probs, labels = overlapping(T)
+    result = minimum_volume(probs, labels)
+    assert result.reading == "geometry"
+    assert result.gain <= 2 * result.gain_error
+    assert transition_error(T, result.transition) < 0.06
+    others = [estimate_transition(probs, labels, name) for name in ("max", "percentile", "dual", "confident")]
+    assert transition_error(T, result.transition) < min(transition_error(T, other) for other in others)
+
+
+def test_real_posteriors_are_left_to_the_labels(digits):
+    X, clean = digits
+    T = noise.pair(10, 0.45)
+    labels = noise.corrupt(clean, T, seed=1)
+    probs = out_of_fold(X, labels)
+    result = minimum_volume(probs, labels)
+    assert result.reading == "labels"
+    error = transition_error(T, result.transition)
+    assert error < 0.15  # counting with the clean labels known: 0.07
+    assert error < 0.5 * transition_error(T, estimate_transition(probs, labels, "confident"))
+    assert (result.transition[(np.arange(10) + 1) % 10, np.arange(10)] > 0.3).all()
+
+
+def test_clean_labels_give_the_identity(digits):
+    X, clean = digits
+    T = estimate_transition(out_of_fold(X, clean), clean)
+    assert transition_error(np.eye(10), T) < 0.06
+
+
+def test_without_labels_the_shape_alone_answers():
+    T = noise.pair(3, 0.3)
+    result = minimum_volume(overlapping(T)[0])
+    assert result.reading == "geometry"
+    assert np.isnan(result.gain)
+    assert result.temperature == 1
+    assert transition_error(T, result.transition) < 0.2
+
+
+def test_the_same_seed_gives_the_same_answer():
+    probs, labels = overlapping(noise.pair(3, 0.3), n=400)
+    first, second = (minimum_volume(probs, labels, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(first.transition, second.transition)
+    np.testing.assert_array_equal(estimate_transition(probs, labels, random_state=3), first.transition)
+
+
+def test_classes_have_no_order():
+    T = noise.asymmetric(3, 0.4, seed=2)
+    probs, labels = overlapping(T, n=600)
+    order = np.array([2, 0, 1])
+    renamed = estimate_transition(probs[:, order], np.argsort(order)[labels])
+    np.testing.assert_allclose(renamed, estimate_transition(probs, labels)[np.ix_(order, order)], atol=0.02)
+
+
+def test_overconfident_posteriors_are_calibrated_and_good_ones_left_alone():
+    probs, labels = overlapping(noise.symmetric(3, 0.2), n=4000)
+    assert calibration(probs, labels) == 1
+    assert calibration(tempered(probs, 2.0), labels) == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_default_simplex_stands_until_the_labels_reject_it():
+    probs, labels = overlapping(noise.pair(3, 0.3))
+    path = minimum_volume(probs, labels).path
+    noise_of_fit = np.random.default_rng(0).normal(size=1000)
+    undecided = [noise_of_fit + 0.001 * k for k in range(len(path))]
+    decided = [noise_of_fit + np.random.default_rng(k).normal(size=1000) / 100 - k for k in range(len(path))]
+    assert path[preferred(path, decided)].penalty == 10
+    assert preferred(path, [noise_of_fit] * len(path)) == [point.penalty for point in path].index(80)
+    assert path[preferred(path, undecided)].penalty in (80, 320)
+
+
+def test_two_classes():
+    T = np.array([[0.8, 0.3], [0.2, 0.7]])
+    clean = np.random.default_rng(0).beta(0.2, 0.2, 3000)
+    probs = np.column_stack([clean, 1 - clean]) @ T.T
+    labels = (probs[:, 1] > np.random.default_rng(1).random(3000)).astype(int)
+    assert transition_error(T, estimate_transition(probs, labels)) < 0.1
