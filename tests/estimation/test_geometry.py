@@ -8,9 +8,9 @@ from volmin.estimation.geometry import (
     REFUSED,
     coreset,
     dominant,
-    nearest_inside,
     soft_hinge,
     soft_to_hard,
+    unmix,
 )
 
 
@@ -56,9 +56,10 @@ def test_exact_posteriors_determine_the_simplex(T):
 def test_rows_inside_stay_and_rows_outside_move_to_the_boundary():
     T = noise.pair(3, 0.3)
     inside = scattered(3, 100) @ T.T
-    np.testing.assert_allclose(nearest_inside(inside, T, steps=2000), inside, atol=1e-3)
-    outside = nearest_inside(np.array([[0.98, 0.01, 0.01]]), T, steps=2000)
-    assert np.linalg.solve(T, outside[0]).min() == pytest.approx(0, abs=1e-3)
+    np.testing.assert_allclose(unmix(inside, T, steps=2000) @ T.T, inside, atol=1e-3)
+    outside = unmix(np.array([[0.98, 0.01, 0.01]]), T, steps=2000)
+    assert outside.min() == pytest.approx(0, abs=1e-3)
+    assert outside.sum() == pytest.approx(1)
 
 
 def test_coreset_keeps_extremes_and_weighs_the_rest():

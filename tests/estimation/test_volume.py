@@ -8,6 +8,7 @@ from sklearn.model_selection import cross_val_predict
 
 from volmin import noise, transition_error
 from volmin.estimation import estimate_transition, minimum_volume
+from volmin.estimation.geometry import PENALTIES, PathPoint
 from volmin.estimation.volume import calibration, preferred, tempered
 
 
@@ -52,6 +53,7 @@ def test_real_posteriors_are_left_to_the_labels(digits):
     assert error < 0.15  # counting with the clean labels known: 0.07
     assert error < 0.5 * transition_error(T, estimate_transition(probs, labels, "confident"))
     assert (result.transition[(np.arange(10) + 1) % 10, np.arange(10)] > 0.3).all()
+    assert (result.clean_posteriors(probs).argmax(axis=1) == clean).mean() > 0.85
 
 
 def test_clean_labels_give_the_identity(digits):
@@ -91,14 +93,10 @@ def test_overconfident_posteriors_are_calibrated_and_good_ones_left_alone():
 
 
 def test_the_default_simplex_stands_until_the_labels_reject_it():
-    probs, labels = overlapping(noise.pair(3, 0.3))
-    path = minimum_volume(probs, labels).path
-    noise_of_fit = np.random.default_rng(0).normal(size=1000)
-    undecided = [noise_of_fit + 0.001 * k for k in range(len(path))]
-    decided = [noise_of_fit + np.random.default_rng(k).normal(size=1000) / 100 - k for k in range(len(path))]
-    assert path[preferred(path, decided)].penalty == 10
-    assert preferred(path, [noise_of_fit] * len(path)) == [point.penalty for point in path].index(80)
-    assert path[preferred(path, undecided)].penalty in (80, 320)
+    path = [PathPoint(penalty, np.eye(2), 0.0, True) for penalty in PENALTIES]
+    fits = np.random.default_rng(0).normal(size=(len(path), 1000))
+    assert path[preferred(path, 1e-3 * fits)].penalty == 80
+    assert path[preferred(path, fits - 10 * np.arange(len(path))[:, None])].penalty == PENALTIES[0]
 
 
 def test_two_classes():

@@ -107,16 +107,15 @@ def dominant(w: Matrix, num_classes: int) -> tuple[Matrix, Matrix, Matrix]:
     return A / sums, A, sums
 
 
-def nearest_inside(probs: Matrix, T: Matrix, steps: int = 40) -> Matrix:
-    """``T h``, (N, C), for the clean posterior h that brings it nearest to each row in Kullback-Leibler
-    divergence.
+def unmix(probs: Matrix, T: Matrix, steps: int = 40) -> Matrix:
+    """The clean posteriors h, (N, C), for which ``T h`` comes nearest to each row in Kullback-Leibler divergence.
 
     Each step is one of expectation maximisation, so that h stays a distribution.
     """
     h = np.full_like(probs, 1 / probs.shape[1])
     for _ in range(steps):
         h *= (probs / (h @ T.T)) @ T
-    return h @ T.T
+    return h
 
 
 def coreset(probs: Matrix, rows: int, generator: np.random.Generator) -> tuple[Matrix, Matrix]:

@@ -82,12 +82,18 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], ma
 
 def noisy_log_likelihood(theta: Tensor, log_probs: Tensor, labels: Tensor) -> Tensor:
     """``log (T h)_y`` of each row, (N,)."""
+    h = clean_posteriors(theta, log_probs)
+    T = _transition(theta, log_probs.shape[1])
+    return (h * torch.nn.functional.embedding(labels, T)).sum(dim=1).clamp_min(1e-12).log()
+
+
+def clean_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
+    """What the head makes of log posteriors, (N, C) to (N, C)."""
     C = log_probs.shape[1]
     layout = _layout(C)
-    T = _transition(theta, C)
-    weights = theta[layout["sharpness"]].exp() * T + theta[layout["correction"]].reshape(C, C)
-    h = (log_probs @ weights + theta[layout["bias"]]).softmax(dim=1)
-    return (h * torch.nn.functional.embedding(labels, T)).sum(dim=1).clamp_min(1e-12).log()
+    weights = theta[layout["sharpness"]].exp() * _transition(theta, C)
+    weights = weights + theta[layout["correction"]].reshape(C, C)
+    return (log_probs @ weights + theta[layout["bias"]]).softmax(dim=1)
 
 
 def start_parameters(T: NDArray[np.float64]) -> NDArray[np.float64]:

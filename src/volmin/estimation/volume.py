@@ -27,9 +27,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 
 from volmin.estimation.confident import confident
-from volmin.estimation.geometry import PathPoint, coreset, nearest_inside, soft_to_hard
+from volmin.estimation.geometry import PathPoint, coreset, soft_to_hard, unmix
 from volmin.estimation.inputs import checked_labels, checked_posteriors
-from volmin.estimation.label_fit import LabelFit, fit_labels, noisy_log_likelihood
+from volmin.estimation.label_fit import LabelFit, clean_posteriors, fit_labels, noisy_log_likelihood
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -66,6 +66,7 @@ class MinimumVolume:
             simplex; NaN without labels.
         gain_error: standard error of ``gain``.
         converged: whether the optimiser behind ``transition`` met its tolerance.
+        head: the parameters of the labels' fit; None for the geometry.
     """
 
     transition: Matrix
@@ -76,6 +77,14 @@ class MinimumVolume:
     gain: float
     gain_error: float
     converged: bool
+    head: Matrix | None = None
+
+    def clean_posteriors(self, probs: ArrayLike) -> Matrix:
+        """Posteriors of the *clean* label, (N, C), for (N, C) posteriors of the noisy one."""
+        P = tempered(_floored(checked_posteriors(probs)), self.temperature)
+        if self.head is None:
+            return unmix(P, self.transition)
+        return clean_posteriors(torch.as_tensor(self.head), torch.from_numpy(np.log(P))).numpy()
 
 
 def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_state: int = 0) -> MinimumVolume:
@@ -99,7 +108,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     temperature = calibration(P[rows], y[rows])
     P = tempered(P, temperature)
     path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator))
-    fits = [log_likelihood(nearest_inside(P[rows], point.transition), y[rows]) for point in path]
+    fits = [log_likelihood(unmix(P[rows], p.transition) @ p.transition.T, y[rows]) for p in path]
     chosen = preferred(path, fits)
     starts = [point.transition for point in path if point.penalty in STARTS] + [confident(P[rows], y[rows])]
     few = rows[:START_ROWS]
@@ -118,6 +127,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
         gain=gain,
         gain_error=gain_error,
         converged=fit.converged,
+        head=fit.parameters,
     )
 
 
