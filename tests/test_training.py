@@ -127,26 +127,15 @@ def test_validation_scores_the_noisy_posterior_without_the_volume():
     assert noisy_scores(method, smaller)["val_loss"] == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_of_several_starts_the_best_goes_on(tmp_path):
-    train, val = loaders()
-
-    def run(checkpoint=None, on_epoch=None):
-        method = build(starts=3, start_share=0.2)
-        return method, fit(method, train, val, Recipe(epochs=10, lr=0.002), checkpoint, on_epoch=on_epoch)
-
-    method, history = run()
-    assert [r["phase"] for r in history] == [f"start {k}" for k in (1, 1, 2, 2, 3, 3)] + ["train"] * 10
-    best = min(history[:6], key=lambda record: record["val_loss"])
-    # The rates are so small that an epoch cannot undo the choice.
-    assert history[6]["val_loss"] < best["val_loss"] < max(r["val_loss"] for r in history[1:6:2])
-
-    def interrupt(history):
-        if len(history) == 3:
-            raise InterruptError
-
-    with pytest.raises(InterruptError):
-        run(tmp_path / "c.ckpt", interrupt)
-    assert bits(run(tmp_path / "c.ckpt")[0]) == bits(method)
+def test_a_warm_start_of_T_finds_heavy_pair_noise():
+    x, y, clean = blobs(1500, num_classes=4, rate=0.45)
+    method = build(num_classes=4, warm_up=0.5)
+    history = fit(method, TensorLoader(x[300:], y[300:], 32), TensorLoader(x[:300], y[:300]), Recipe(epochs=12))
+    assert [r["phase"] for r in history] == ["warm-up"] * 6 + ["train"] * 12
+    assert volmin.transition_error(noise.pair(4, 0.45), method.transition()) < 0.15
+    assert (method(x).argmax(1) == clean).float().mean() > 0.95
+    with pytest.raises(ValueError, match="warm_up must be a share"):
+        build(warm_up=2)
 
 
 def test_without_validation_the_last_epoch_stands():

@@ -150,8 +150,6 @@ class Phase:
     """Runs once before the phase, in evaluation mode and without gradients, on the whole training set in order."""
     selection: Selection | None = None
     """The phase's own rule; the recipe's by default."""
-    rival: bool = False
-    """Compete with the phase before: the better of the two hands on its weights. For training from several starts."""
 
 
 @dataclass
@@ -171,10 +169,8 @@ class _Progress:
             self.best_score = score
             self.best_weights = {name: value.detach().clone() for name, value in weights.items()}
 
-    def start(self, number: int, rival: bool) -> None:
-        self.phase, self.epoch = number, 0
-        if not rival:
-            self.best_score, self.best_weights = math.inf, {}
+    def next_phase(self) -> None:
+        self.phase, self.epoch, self.best_score, self.best_weights = self.phase + 1, 0, math.inf, {}
 
 
 def fit(
@@ -218,8 +214,6 @@ def fit(
         for number, phase in enumerate(phases):
             if number < progress.phase:
                 continue
-            if number > progress.phase:
-                progress.start(number, phase.rival)
             if phase.prepare is not None and progress.epoch == 0:
                 _seed(seed, number, -1)
                 method.eval()
@@ -249,6 +243,7 @@ def fit(
                     on_epoch(progress.history)
             if progress.best_weights:
                 method.load_state_dict(progress.best_weights)
+            progress.next_phase()
     method.eval()
     if (T := method.transition()) is not None:
         warn_if_degenerate(T)

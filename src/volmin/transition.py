@@ -97,19 +97,20 @@ class DominantTransition(nn.Module):
 
     def __init__(self, num_classes: int, init: float | None = None, *, shared_level: bool = False) -> None:
         super().__init__()
-        self.init = start_value(num_classes) if init is None else float(init)
-        self.w = nn.Parameter(torch.empty(num_classes, num_classes))
-        self.level = nn.Parameter(torch.empty(num_classes)) if shared_level else None
+        init = start_value(num_classes) if init is None else float(init)
+        self.w = nn.Parameter(torch.full((num_classes, num_classes), 0.0 if shared_level else init))
+        self.level = nn.Parameter(torch.full((num_classes,), init)) if shared_level else None
         self.register_buffer("eye", torch.eye(num_classes, dtype=torch.bool), persistent=False)
-        self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Go back to the start value."""
-        if self.level is None:
-            nn.init.constant_(self.w, self.init)
-        else:
-            nn.init.zeros_(self.w)
-            nn.init.constant_(self.level, self.init)
+    def start_from(self, T: ArrayLike | Tensor, softness: float = 0.01) -> None:
+        """Go to a given T, or as near as a dominant diagonal allows.
+
+        Entries stay above ``softness`` of their diagonal and as far below it, where they can still learn.
+        """
+        ratio = torch.as_tensor(as_matrix(T) / np.diagonal(as_matrix(T)))
+        w = torch.logit(ratio.clamp(softness, 1 - softness)).to(self.w)
+        with torch.no_grad():
+            self.w.copy_(w if self.level is None else w - self.level)
 
     def forward(self) -> Tensor:
         w = self.w if self.level is None else self.w + self.level

@@ -11,9 +11,9 @@ Reference: Li, Liu, Han, Niu, Sugiyama, "Provably End-to-end Label-Noise Learnin
 
 Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``); validation
 loss is a mean over examples, not over batches. The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
-ln(1 / (C - 2)): give ``init`` for the former. ``shared_level`` and ``starts`` are ours; the latter is for heavy pair
-noise, where the objective has local optima in which two columns of T describe one class: some starts fall into one and
-stay there. Noisy validation loss tells them apart after a few epochs.
+ln(1 / (C - 2)): give ``init`` for the former. ``shared_level`` and ``warm_up`` are ours; the latter is for heavy pair
+noise, where the objective has local optima in which two columns of T describe one class, and some seeds end there. A
+start from the smallest simplex around the posteriors of a briefly trained network does not.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from volmin.data.batches import Batch
 from volmin.losses import forward_nll
-from volmin.methods.base import Method, epochs_of
+from volmin.methods.base import Method
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
 from volmin.transition import DominantTransition, log_volume
@@ -40,9 +39,8 @@ class VolMinNet(Method):
         lam: weight of the log volume. Zero leaves it out; above about 0.01 it biases T towards more noise.
         init: start value of the parameters of T; the paper's by default.
         shared_level: let one parameter per class carry its level of noise, which is faster for many classes.
-        starts: train from so many random starts for a few epochs, and go on with the one that explains held-out noisy
-            labels best. Needs validation data.
-        start_share: length of such a start, as a share of the epochs.
+        warm_up: share of the epochs that plain training takes first, so that T can start from the minimum volume of
+            its posteriors; the network then starts anew. Zero starts as the paper does.
     """
 
     estimates_transition = True
@@ -55,16 +53,15 @@ class VolMinNet(Method):
         lam: float = 1e-4,
         init: float | None = None,
         shared_level: bool = False,
-        starts: int = 1,
-        start_share: float = 0.05,
+        warm_up: float = 0.0,
     ) -> None:
         super().__init__(net, num_classes)
         if lam < 0:
             raise ValueError(f"lam must be at least 0, but is {lam}: a negative weight would maximise the volume.")
-        if starts < 1:
-            raise ValueError(f"starts must be at least 1, but is {starts}.")
+        if not 0 <= warm_up <= 1:
+            raise ValueError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
         self.T = DominantTransition(num_classes, init, shared_level=shared_level)
-        self.lam, self.starts, self.start_share = lam, starts, start_share
+        self.lam, self.warm_up = lam, warm_up
 
     def transition(self, x: Tensor | None = None) -> Tensor:
         return self.T()
@@ -74,19 +71,14 @@ class VolMinNet(Method):
         return forward_nll(self(batch.x), T, batch.y) + self.lam * log_volume(T)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        epochs = epochs_of(self.start_share, recipe)
-        starts = [
-            Phase(
-                f"start {number + 1}", epochs, self.loss, self._optimizers(recipe), prepare=self._draw, rival=number > 0
-            )
-            for number in range(self.starts if self.starts > 1 else 0)
-        ]
-        train = Phase("train", recipe.epochs, self.loss, self._optimizers(recipe), recipe.learning_rate_schedule())
-        return [*starts, train]
+        optimizers = [recipe.network_optimizer(self.net), recipe.transition_optimizer_for(self.T)]
+        schedule = recipe.learning_rate_schedule()
+        if self.warm_up == 0:
+            return [Phase("train", recipe.epochs, self.loss, optimizers, schedule)]
+        train = Phase("train", recipe.epochs, self.loss, optimizers, schedule, prepare=self.start_from_posteriors)
+        return [self.warm_up_phase(recipe, self.warm_up, selection="last"), train]
 
-    def _optimizers(self, recipe: Recipe) -> list[Optimizer]:
-        return [recipe.network_optimizer(self.net), recipe.transition_optimizer_for(self.T)]
-
-    def _draw(self, batches: Iterable[Batch]) -> None:
+    def start_from_posteriors(self, batches: Iterable[Batch]) -> None:
+        """Put T at the minimum volume of the warm-up's posteriors, and the network back to the beginning."""
+        self.T.start_from(self.estimate_from_posteriors(batches, "volume"))
         reset_parameters(self.net)
-        self.T.reset_parameters()
