@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from volmin import data, methods, networks, noise
+    from volmin import data, estimation, identifiability, intervals, losses, methods, networks, noise, quality
     from volmin.data import load_dataset
+    from volmin.estimation import estimate_transition
     from volmin.estimator import NoisyLabelClassifier
+    from volmin.identifiability import scatter
+    from volmin.quality import label_quality
     from volmin.training import Recipe, fit
     from volmin.transition import DominantTransition, log_volume, transition_error
 
@@ -24,21 +27,34 @@ _HOMES = {
     "Recipe": "training",
     "fit": "training",
     "load_dataset": "data",
+    "estimate_transition": "estimation",
+    "scatter": "identifiability",
+    "label_quality": "quality",
     "NoisyLabelClassifier": "estimator",
 }
-_ROOMS = ("data", "methods", "networks", "noise")
+_ROOMS = (
+    "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
+)  # fmt: skip
 
 __all__ = [
     "DominantTransition",
     "NoisyLabelClassifier",
     "Recipe",
     "data",
+    "estimate_transition",
+    "estimation",
     "fit",
+    "identifiability",
+    "intervals",
+    "label_quality",
     "load_dataset",
     "log_volume",
+    "losses",
     "methods",
     "networks",
     "noise",
+    "quality",
+    "scatter",
     "transition_error",
 ]
 
