@@ -48,7 +48,7 @@ class PathPoint:
     converged: bool
 
 
-def soft_to_hard(probs: Matrix, weights: Matrix, max_iterations: int = 100) -> list[PathPoint]:
+def soft_to_hard(probs: Matrix, weights: Matrix, max_iterations: int) -> list[PathPoint]:
     """The path of simplices around (N, C) posteriors with (N,) weights, each started from the softer one."""
     C = probs.shape[1]
     w = np.full(C * C, start_value(C))
@@ -129,8 +129,8 @@ def coreset(probs: Matrix, rows: int, generator: np.random.Generator) -> tuple[M
     C = probs.shape[1]
     directions = np.concatenate([np.eye(C), -np.eye(C), generator.normal(size=(min(10 * C, rows // 4), C))])
     batches = np.array_split(directions, max(1, len(directions) // 10))  # bounds memory to ten numbers a row
-    extreme = np.unique(np.concatenate([(probs @ batch.T).argmax(axis=0) for batch in batches]))
-    rest = np.setdiff1d(np.arange(len(probs)), extreme)
+    extreme = np.unique(np.concatenate([(batch @ probs.T).argmax(axis=1) for batch in batches]))
+    rest = np.delete(np.arange(len(probs)), extreme)
     sample = generator.choice(rest, rows - len(extreme), replace=False)
     weights = np.concatenate([np.ones(len(extreme)), np.full(len(sample), len(rest) / len(sample))])
     return probs[np.concatenate([extreme, sample])], weights

@@ -25,12 +25,12 @@ from volmin.transition import log_volume
 
 VOLUME_WEIGHT = 1e-4
 RIDGE = 1e-3
-PSEUDO_COUNT = 0.2
-"""Labels that are imagined for each entry of T, so that a few missing labels do not make an entry zero."""
+PSEUDO_COUNT = 2.0
+"""Labels that are imagined for each column of T, evenly, so that a few missing ones make no entry zero."""
 
 START_SHARPNESS = 4.0
-START_MARGIN = 1e-3
-"""How far from zero and from a tie with the diagonal an entry starts: nearer, it would hardly move."""
+START_MARGIN = 1e-2
+"""How far from zero the entries of a column start, taken together: nearer, they would hardly move."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class LabelFit:
     converged: bool
 
 
-def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], max_iterations: int = 150) -> LabelFit:
+def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], max_iterations: int) -> LabelFit:
     """Fit T and the head to noisy labels.
 
     Args:
@@ -65,7 +65,7 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], ma
     def objective(theta: Tensor) -> Tensor:
         T = _transition(theta, C)
         correction = theta[_layout(C)["correction"]]
-        prior = PSEUDO_COUNT * T.log().sum() / len(labels)
+        prior = PSEUDO_COUNT / C * T.log().sum() / len(labels)
         noisy = noisy_log_likelihood(theta, log_probs, labels).mean()
         return VOLUME_WEIGHT * log_volume(T) + RIDGE * correction.square().sum() - noisy - prior
 
@@ -96,11 +96,23 @@ def clean_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
     return (log_probs @ weights + theta[layout["bias"]]).softmax(dim=1)
 
 
+def likeliest_transition(
+    T: NDArray[np.float64], clean: NDArray[np.float64], labels: NDArray[np.int64], steps: int = 20
+) -> NDArray[np.float64]:
+    """T improved by expectation maximisation for fixed (N, C) clean posteriors: cheap enough for all rows."""
+    C = len(T)
+    by_label = [clean[labels == i] for i in range(C)]
+    for _ in range(steps):
+        counts = np.stack([T[i] * (h.T @ (1 / (h @ T[i]))) for i, h in enumerate(by_label)]) + PSEUDO_COUNT / C
+        T = counts / counts.sum(axis=0)
+    return T
+
+
 def start_parameters(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """The parameters of a head without correction for a (C, C) transition matrix."""
     C = len(T)
     theta = np.zeros(_layout(C)["correction"].stop)
-    ratio = np.clip(T / T.diagonal(), START_MARGIN, 1 - START_MARGIN)
+    ratio = np.clip(T / T.diagonal(), START_MARGIN / C, 1 - START_MARGIN / C)
     theta[_layout(C)["w"]] = logit(ratio).ravel()
     theta[_layout(C)["sharpness"]] = np.log(START_SHARPNESS)
     return theta

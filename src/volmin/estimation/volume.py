@@ -29,7 +29,13 @@ from scipy.special import softmax
 from volmin.estimation.confident import confident
 from volmin.estimation.geometry import PathPoint, coreset, soft_to_hard, unmix
 from volmin.estimation.inputs import checked_labels, checked_posteriors
-from volmin.estimation.label_fit import LabelFit, clean_posteriors, fit_labels, noisy_log_likelihood
+from volmin.estimation.label_fit import (
+    LabelFit,
+    clean_posteriors,
+    fit_labels,
+    likeliest_transition,
+    noisy_log_likelihood,
+)
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -40,8 +46,8 @@ FLOOR = 1e-6
 GEOMETRY_ROWS = 10_000
 START_ROWS = 10_000
 SELECTION_ROWS = 20_000
-FIT_NUMBERS = 3_000_000
-FIT_ROWS = 60_000
+FIT_NUMBERS = 2_000_000
+FIT_ROWS = 40_000
 
 DEFAULT_PENALTY = 80.0
 BLIND_PENALTY = 20.0
@@ -99,7 +105,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     P = _floored(checked_posteriors(probs))
     generator = np.random.default_rng(random_state)
     if labels is None:
-        path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator))
+        path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), iterations(P.shape[1]))
         simplex = next(point for point in path if point.penalty == BLIND_PENALTY)
         return _from_geometry(simplex, path, 1.0, np.nan, np.nan)
 
@@ -107,7 +113,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     rows = _sample(len(P), SELECTION_ROWS, generator)
     temperature = calibration(P[rows], y[rows])
     P = tempered(P, temperature)
-    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator))
+    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), iterations(P.shape[1]))
     fits = [log_likelihood(unmix(P[rows], p.transition) @ p.transition.T, y[rows]) for p in path]
     chosen = preferred(path, fits)
     starts = [point.transition for point in path if point.penalty in STARTS] + [confident(P[rows], y[rows])]
@@ -117,9 +123,11 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     if gain <= DOUBT * gain_error:
         return _from_geometry(path[chosen], path, temperature, gain, gain_error)
     many = _sample(len(P), min(FIT_ROWS, FIT_NUMBERS // P.shape[1]), generator)
-    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters, max_iterations=100)
+    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters, iterations(P.shape[1]))
+    # The head is known from a sample, but each entry of T has only its own labels: give it all of them.
+    clean = clean_posteriors(torch.as_tensor(fit.parameters), _tensors(P, y)[0]).numpy()
     return MinimumVolume(
-        transition=fit.transition,
+        transition=likeliest_transition(fit.transition, clean, y),
         reading="labels",
         path=tuple(path),
         penalty=np.nan,
@@ -131,9 +139,13 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     )
 
 
+def iterations(num_classes: int) -> int:
+    """How many steps an optimiser may take: fewer where each is dear, so that 100 classes take minutes."""
+    return 100 if num_classes <= 30 else 60
+
+
 def calibration(probs: Matrix, labels: Labels) -> float:
-    """The factor of the log posteriors under which the labels are likeliest, or 1 if it explains them no
-    better.
+    """The factor of the log posteriors under which the labels are likeliest, or 1 if that is no better.
 
     Overconfident posteriors would make any smaller simplex look likelier. One that the labels do not call for
     (a likelihood ratio test at 5 %) only adds noise.
@@ -169,7 +181,8 @@ def preferred(path: Sequence[PathPoint], fits: Sequence[Matrix]) -> int:
 def best_start(probs: Matrix, labels: Labels, starts: Sequence[Matrix]) -> LabelFit:
     """The fit to the labels with the least objective, over several (C, C) starts: its basins are deep but many."""
     log_probs, y = _tensors(probs, labels)
-    return min((fit_labels(log_probs, y, start) for start in starts), key=lambda fit: fit.objective)
+    steps = iterations(probs.shape[1])
+    return min((fit_labels(log_probs, y, start, steps) for start in starts), key=lambda fit: fit.objective)
 
 
 def unseen_log_likelihood(probs: Matrix, labels: Labels, start: Matrix) -> Matrix:
@@ -178,7 +191,7 @@ def unseen_log_likelihood(probs: Matrix, labels: Labels, start: Matrix) -> Matri
     fold = torch.arange(len(y)) % FOLDS
     unseen = torch.empty(len(y), dtype=torch.float64)
     for k in range(FOLDS):
-        fit = fit_labels(log_probs[fold != k], y[fold != k], start)
+        fit = fit_labels(log_probs[fold != k], y[fold != k], start, iterations(probs.shape[1]))
         head = torch.as_tensor(fit.parameters)
         unseen[fold == k] = noisy_log_likelihood(head, log_probs[fold == k], y[fold == k])
     return unseen.numpy()
