@@ -18,11 +18,9 @@ def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> No
     """Run ``spec`` below ``out`` with progress, and print its result."""
     console = Console(highlight=False)
     folder = spec.folder(out)
-    finished = read_result(folder) is not None
     title = f"{spec.method} on {spec.dataset}, {spec.noise}, seed {spec.seed}"
-    if finished:
+    if (result := read_result(folder)) is not None:
         console.print(f"{title}: already finished.")
-        result = read_result(folder)
     else:
         experiment = set_up(spec, data_dir)
         fabric = launch(spec.devices)
@@ -30,7 +28,6 @@ def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> No
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
         if not fabric.is_global_zero:
             return
-    assert result is not None
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("test accuracy", f"{result['accuracy']:.2%}", f"(last epoch {result['last_accuracy']:.2%})")
     if result["transition_error"] is not None:
@@ -40,8 +37,8 @@ def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> No
     table.add_row("chosen epoch", str(result["selected_epoch"]), f"of {result['epochs']}, by {result['selection']}")
     each = f"({result['seconds_per_epoch']:.2g} s an epoch)"
     table.add_row("training took", duration(result["seconds"]), each)
-    table.add_row("kept in", str(folder))
     console.print(table)
+    console.print(f"kept in        {folder}", soft_wrap=True)
 
 
 def launch(devices: int) -> Fabric:
