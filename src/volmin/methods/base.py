@@ -68,7 +68,9 @@ class Method(nn.Module):
     def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.Method) -> Tensor:
         """(C, C) T by a simple estimator from what the network makes of the training inputs."""
         probs, labels = collect(batches, lambda x: self(x).softmax(1))
-        return torch.as_tensor(estimation.estimate_transition(probs, labels, estimator), dtype=torch.float32)
+        with torch.enable_grad():  # some estimators need gradients, which the loop switches off in `prepare`
+            T = estimation.estimate_transition(probs, labels, estimator)
+        return torch.as_tensor(T, dtype=torch.float32)
 
 
 def epochs_of(share: float, recipe: Recipe) -> int:

@@ -1,0 +1,99 @@
+"""Total-variation regularisation: push clean predictions apart, and learn T along with them.
+
+Noise makes posteriors more alike, so of all pairs (T, h) that explain the noisy labels the right one has the most
+different clean predictions:
+
+    cross-entropy(T h(x), noisy y) - gamma * mean over random pairs of 1/2 |h(x) - h(x')|_1.
+
+T is a softmax that is trained along, or the mean of Dirichlet distributions whose counts follow the labels of clean
+classes drawn from h.
+
+Reference: Zhang, Niu, Sugiyama, "Learning Noise Transition Matrix from Only Noisy Labels via Total Variation
+Regularization", ICML 2021.
+
+Deviations from the authors' code: the network's optimiser and the schedule are those of the data set; for two classes T
+starts with a diagonal of 0.8, since 0.5 would be singular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from volmin.data.batches import Batch
+from volmin.losses import forward_nll, total_variation
+from volmin.methods.base import Method
+from volmin.training import Phase, Recipe
+from volmin.transition import SoftmaxTransition
+
+RETAINED, ADDED = 0.999, 0.01
+"""Factors of the old concentrations and of the counts of a batch."""
+NO_CONCENTRATION = 1e-3
+"""Where the authors' concentrations start at zero, which no Dirichlet distribution has."""
+
+
+class TV(Method):
+    """Learns T and the classifier together, keeping clean predictions of different inputs far apart.
+
+    Args:
+        net: network that gives logits.
+        num_classes: C.
+        gamma: weight of the total variation.
+        dirichlet: learn T by counting, without gradients, instead of by a softmax.
+        concentration: start of the diagonal of the Dirichlet concentrations: 10 on MNIST, 100 on CIFAR.
+    """
+
+    estimates_transition = True
+    recipe_changes: ClassVar[Mapping[str, Any]] = {
+        "transition_optimizer": "adam",
+        "transition_lr": 5e-3,
+        "selection": "last",
+    }
+    A: Tensor
+
+    def __init__(
+        self,
+        net: nn.Module,
+        num_classes: int,
+        *,
+        gamma: float = 0.1,
+        dirichlet: bool = False,
+        concentration: float = 10.0,
+    ) -> None:
+        super().__init__(net, num_classes)
+        if gamma < 0:
+            raise ValueError(
+                f"gamma must be at least 0, but is {gamma}: a negative weight would pull predictions together."
+            )
+        self.gamma = gamma
+        self.T = None if dirichlet else SoftmaxTransition(num_classes)
+        A = torch.full((num_classes, num_classes), NO_CONCENTRATION).fill_diagonal_(concentration)
+        self.register_buffer("A", A)
+
+    def transition(self, x: Tensor | None = None) -> Tensor:
+        return self.A / self.A.sum(dim=0) if self.T is None else self.T()
+
+    def loss(self, batch: Batch, epoch: int) -> Tensor:
+        logits = self(batch.x)
+        probs = logits.softmax(dim=1)
+        T = self._drawn(probs.detach(), batch.y) if self.T is None else self.T()
+        a, b = torch.randint(len(batch.y), (2, len(batch.y)), device=batch.y.device)
+        return forward_nll(logits, T, batch.y) - self.gamma * total_variation(probs[a], probs[b]).mean()
+
+    def phases(self, recipe: Recipe) -> list[Phase]:
+        optimizers = [recipe.network_optimizer(self.net)]
+        if self.T is not None:
+            optimizers.append(recipe.transition_optimizer_for(self.T))
+        return [Phase("train", recipe.epochs, self.loss, optimizers, recipe.learning_rate_schedule())]
+
+    def _drawn(self, probs: Tensor, y: Tensor) -> Tensor:
+        """A draw of T; the noisy labels of clean classes drawn from ``probs`` are then counted."""
+        T = torch.distributions.Dirichlet(self.A.T).sample().T
+        clean = F.one_hot(torch.multinomial(probs, 1).squeeze(1), self.num_classes)
+        counts = F.one_hot(y, self.num_classes).to(probs).T @ clean.to(probs)
+        self.A.mul_(RETAINED).add_(ADDED * counts)
+        return T
