@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from volmin import Recipe, networks
+from volmin.data import Batch
+from volmin.methods import LinearNoiseLayer
+from volmin.methods.linear_noise_layer import project_columns
+
+
+def test_the_projection():
+    columns = torch.tensor([[0.5, 0.2, 3.0, -1.0], [0.5, 0.3, 0.0, -1.0], [1.0, 0.5, 1.0, -1.0]])
+    expected = torch.tensor([[1 / 6, 0.2, 1.0, 1 / 3], [1 / 6, 0.3, 0.0, 1 / 3], [2 / 3, 0.5, 0.0, 1 / 3]])
+    assert torch.allclose(project_columns(columns), expected)
+
+
+def test_the_projection_is_the_nearest_distribution():
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(5, 50, generator=generator)
+    nearest = project_columns(points)
+    assert nearest.min() >= 0
+    assert torch.allclose(nearest.sum(0), torch.ones(50))
+    others = torch.rand(5, 50, generator=generator)
+    others = others / others.sum(0)
+    assert ((points - nearest).norm(dim=0) <= (points - others).norm(dim=0) + 1e-6).all()
+
+
+def test_Q_is_stochastic_after_every_step_and_can_leave_zero():
+    torch.manual_seed(0)
+    method = LinearNoiseLayer(networks.mlp(3, 3, (8,)), 3)
+    batch = Batch(torch.randn(30, 3), torch.arange(30) % 3)
+    optimizers = method.phases(Recipe(lr=0.1))[1].optimizers
+    for step in range(5):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        method.loss(batch, step).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        Q = method.transition().detach()
+        assert Q.min() >= 0
+        assert torch.allclose(Q.sum(0), torch.ones(3))
+    assert Q.fill_diagonal_(0).max() > 0
+
+
+def test_the_trace_is_made_small():
+    torch.manual_seed(0)
+    batch = Batch(torch.randn(30, 3), torch.arange(30) % 3)
+    net = networks.mlp(3, 3, (8,))
+    without, with_trace = (LinearNoiseLayer(net, 3, trace=trace).loss(batch, 0) for trace in (0.0, 0.3))
+    assert (with_trace - without).item() == pytest.approx(0.3, rel=1e-4)
+    with pytest.raises(ValueError, match="trace"):
+        LinearNoiseLayer(net, 3, trace=-1.0)
