@@ -1,65 +1,23 @@
-"""Methods: one file each. The file's name is the method's name; there is no registry to edit."""
+"""Methods: one file each. The file's name is the method's name; there is no registry to edit.
+
+A class is found under its own name too: ``volmin.methods.VolMinNet`` is the one in ``volminnet.py``.
+"""
 
 from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from volmin.methods.base import Method, check_options, option_defaults
 
-if TYPE_CHECKING:
-    from volmin.methods.backward import Backward
-    from volmin.methods.co_teaching import CoTeaching
-    from volmin.methods.co_teaching_plus import CoTeachingPlus
-    from volmin.methods.cross_entropy import CrossEntropy
-    from volmin.methods.decoupling import Decoupling
-    from volmin.methods.dmi import DMI
-    from volmin.methods.dual_t import DualT
-    from volmin.methods.forward import Forward
-    from volmin.methods.gce import GCE
-    from volmin.methods.hoc import HOC
-    from volmin.methods.linear_noise_layer import LinearNoiseLayer
-    from volmin.methods.mentornet import MentorNet
-    from volmin.methods.ptd import PTD
-    from volmin.methods.reweight import Reweight
-    from volmin.methods.s_adaptation import SAdaptation
-    from volmin.methods.t_revision import TRevision
-    from volmin.methods.tv import TV
-    from volmin.methods.volminnet import VolMinNet
-
-__all__ = [
-    "DMI",
-    "GCE",
-    "HOC",
-    "PTD",
-    "TV",
-    "Backward",
-    "CoTeaching",
-    "CoTeachingPlus",
-    "CrossEntropy",
-    "Decoupling",
-    "DualT",
-    "Forward",
-    "LinearNoiseLayer",
-    "MentorNet",
-    "Method",
-    "Reweight",
-    "SAdaptation",
-    "TRevision",
-    "VolMinNet",
-    "check_options",
-    "get",
-    "names",
-    "option_defaults",
-]
-
-_SHARED = {"base", "small_loss"}
+__all__ = ["Method", "check_options", "get", "names", "option_defaults"]
 
 
 def names() -> list[str]:
     """Names that ``get`` takes."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _SHARED)
+    files = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name for name in files if name != "base" and not name.startswith("_"))
 
 
 def get(name: str) -> type[Method]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from volmin.data.batches import Batch
 from volmin.losses import cross_entropies, smallest, weighted_mean
-from volmin.methods.small_loss import SmallLossMethod
+from volmin.methods._small_loss import SmallLossMethod
 from volmin.networks import fresh_copy
 
 

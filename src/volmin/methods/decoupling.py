@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from volmin.data.batches import Batch
 from volmin.losses import cross_entropies, weighted_mean
+from volmin.methods._small_loss import CO_TEACHING_RECIPE
 from volmin.methods.base import Method
-from volmin.methods.small_loss import CO_TEACHING_RECIPE
 from volmin.networks import fresh_copy
 from volmin.training import Phase, Recipe
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from volmin.data.batches import Batch
 from volmin.losses import cross_entropies, smallest, weighted_mean
-from volmin.methods.small_loss import SmallLossMethod
+from volmin.methods._small_loss import SmallLossMethod
 
 Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
 
