@@ -10,6 +10,7 @@ from volmin import noise
 from volmin.estimation import clusterability, estimate_transition
 
 METHODS = ["max", "percentile", "dual", "confident"]
+ALL_METHODS = ["volume", *METHODS]
 
 
 def posteriors(n=60, C=3, seed=0):
@@ -26,7 +27,7 @@ def spoil(P, where, value):
 P, Y = posteriors()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 @pytest.mark.parametrize(
     ("probs", "labels", "message"),
     [
@@ -63,7 +64,7 @@ def test_unknown_method_lists_the_choices():
         estimate_transition(P, Y, "hoc")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_input_is_not_changed_and_tensors_are_welcome(method):
     before, labels_before = P.copy(), Y.copy()
     T = estimate_transition(P, Y, method)
@@ -87,7 +88,7 @@ def test_columns_are_distributions_and_classes_have_no_order(method, C, seed):
     np.testing.assert_allclose(renamed, T[np.ix_(order, order)], atol=1e-9)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_a_class_that_is_never_predicted_or_labelled(method):
     probs = np.column_stack([P[:, :2].sum(axis=1), P[:, 2], np.zeros(len(P))])
     labels = np.minimum(Y, 1)
@@ -96,7 +97,7 @@ def test_a_class_that_is_never_predicted_or_labelled(method):
     np.testing.assert_allclose(T[:, 2], [0, 0, 1])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_pair_noise_is_not_transposed(method):
     """Classes that are told apart exactly: each estimator has the truth before it."""
     C, T = 5, noise.pair(5, 0.3)

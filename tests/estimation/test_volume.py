@@ -10,6 +10,7 @@ from volmin import noise, transition_error
 from volmin.estimation import estimate_transition, minimum_volume
 from volmin.estimation.geometry import PENALTIES, PathPoint
 from volmin.estimation.volume import calibration, preferred, tempered
+from volmin.transition import DegenerateTransitionWarning
 
 
 def overlapping(T, n=2000, seed=0):
@@ -73,9 +74,8 @@ def test_without_labels_the_shape_alone_answers():
 
 def test_the_same_seed_gives_the_same_answer():
     probs, labels = overlapping(noise.pair(3, 0.3), n=400)
-    first, second = (minimum_volume(probs, labels, random_state=3) for _ in range(2))
-    np.testing.assert_array_equal(first.transition, second.transition)
-    np.testing.assert_array_equal(estimate_transition(probs, labels, random_state=3), first.transition)
+    first = minimum_volume(probs, labels, random_state=3).transition
+    np.testing.assert_array_equal(estimate_transition(probs, labels, random_state=3), first)
 
 
 def test_classes_have_no_order():
@@ -105,3 +105,16 @@ def test_two_classes():
     probs = np.column_stack([clean, 1 - clean]) @ T.T
     labels = (probs[:, 1] > np.random.default_rng(1).random(3000)).astype(int)
     assert transition_error(T, estimate_transition(probs, labels)) < 0.1
+
+
+def test_posteriors_that_tell_nothing_apart_are_warned_of():
+    probs = np.full((60, 3), 1 / 3) + 1e-6 * np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.warns(DegenerateTransitionWarning, match="singular"):
+        minimum_volume(probs, np.arange(60) % 3)
+
+
+@pytest.mark.filterwarnings("ignore::volmin.transition.DegenerateTransitionWarning")
+def test_the_fewest_rows_are_enough_for_an_answer():
+    generator = np.random.default_rng(0)
+    T = estimate_transition(generator.dirichlet([0.3] * 8, 8), np.arange(8))
+    np.testing.assert_allclose(T.sum(axis=0), 1)

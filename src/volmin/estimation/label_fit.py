@@ -112,7 +112,7 @@ def start_parameters(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """The parameters of a head without correction for a (C, C) transition matrix."""
     C = len(T)
     theta = np.zeros(_layout(C)["correction"].stop)
-    ratio = np.clip(T / T.diagonal(), START_MARGIN / C, 1 - START_MARGIN / C)
+    ratio = np.clip(T / T.diagonal().clip(min=1e-12), START_MARGIN / C, 1 - START_MARGIN / C)
     theta[_layout(C)["w"]] = logit(ratio).ravel()
     theta[_layout(C)["sharpness"]] = np.log(START_SHARPNESS)
     return theta

@@ -2,12 +2,10 @@
 
 Two readings of the same principle, each right where the other fails, compete on the noisy labels:
 
-- *geometry*: the smallest simplex that holds most posteriors. It needs posteriors that are right up to
-unbiased
+- *geometry*: the smallest simplex that holds most posteriors. It needs posteriors that are right up to unbiased
   errors, and then works for classes that overlap everywhere.
-- *labels*: a head on the log posteriors and T, fitted together to the labels from starts that the geometry
-gives.
-  It forgives biased posteriors, and needs classes that separate somewhere or many labels.
+- *labels*: a head on the log posteriors and T, fitted together to the labels from starts that the geometry and
+  the confident joint give. It forgives biased posteriors, and needs classes that separate somewhere.
 
 The labels' fit is judged on rows it has not seen, and taken only where it beats the geometry beyond doubt.
 With a free clean posterior per row T = I would explain any calibrated posteriors perfectly, so the likelihood alone
@@ -16,6 +14,7 @@ cannot choose among simplices: there the default stands unless it is rejected.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -36,6 +35,7 @@ from volmin.estimation.label_fit import (
     likeliest_transition,
     noisy_log_likelihood,
 )
+from volmin.transition import DegenerateTransitionWarning
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -46,13 +46,22 @@ FLOOR = 1e-6
 GEOMETRY_ROWS = 10_000
 START_ROWS = 10_000
 SELECTION_ROWS = 20_000
-FIT_NUMBERS = 2_000_000
 FIT_ROWS = 40_000
+FIT_NUMBERS = 2_000_000
+"""At most so many rows, and rows times classes, are fitted: time and memory then hardly grow with the data."""
 
 DEFAULT_PENALTY = 80.0
+"""mu of the simplex when the labels do not say otherwise: right for posteriors whose errors are unbiased."""
+
 BLIND_PENALTY = 20.0
+"""mu without labels: a harder simplex collapses to T = I on the posteriors of real networks under pair noise."""
+
 STARTS = (10.0, 20.0, 40.0)
 FOLDS = 3
+
+WEAKEST = 1e-2
+"""Singular values of T below this are warned of."""
+
 DOUBT = 2.0
 """Standard errors by which the labels' fit must beat the geometry on unseen rows."""
 
@@ -66,8 +75,7 @@ class MinimumVolume:
         reading: ``"labels"`` if T was fitted to the noisy labels, ``"geometry"`` if it is the simplex alone.
         path: the simplices from soft to hard.
         penalty: mu of the simplex that was chosen; NaN for the labels' fit.
-        temperature: by which the log posteriors were multiplied to calibrate them; 1 where they needed it
-            not.
+        temperature: by which the log posteriors were multiplied to calibrate them; 1 if not needed.
         gain: mean log-likelihood of unseen noisy labels under the labels' fit, above that of the best
             simplex; NaN without labels.
         gain_error: standard error of ``gain``.
@@ -96,34 +104,60 @@ class MinimumVolume:
 def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_state: int = 0) -> MinimumVolume:
     """T of the smallest volume that the posteriors and the labels allow.
 
+    A class that no label names (without labels: that has no posterior mass) keeps its labels: its column is ``e_j``.
+    Warns when T is nearly singular.
+
     Args:
         probs: (N, C) posteriors of the noisy label, out of sample; not changed.
         labels: (N,) noisy labels in ``0 .. C-1``. Without them the answer rests on the shape of the
             posteriors alone, which calibrated and accurate posteriors bear and others do not.
         random_state: seed of the samples that large data are reduced to.
     """
-    P = _floored(checked_posteriors(probs))
+    P = checked_posteriors(probs)
     generator = np.random.default_rng(random_state)
     if labels is None:
-        path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), iterations(P.shape[1]))
-        simplex = next(point for point in path if point.penalty == BLIND_PENALTY)
-        return _from_geometry(simplex, path, 1.0, np.nan, np.nan)
+        absent = P.max(axis=0) == 0
+        result = _by_shape(_floored(P), generator)
+    else:
+        y = checked_labels(labels, *P.shape)
+        absent = np.bincount(y, minlength=P.shape[1]) == 0
+        result = _by_labels(_floored(P), y, generator)
+    result.transition[:, absent] = np.eye(len(absent))[:, absent]
+    weakest = np.linalg.svd(result.transition, compute_uv=False)[-1]
+    if weakest < WEAKEST:
+        warnings.warn(
+            f"The estimated T is nearly singular (smallest singular value {weakest:.1e}): the posteriors barely tell"
+            " some classes apart. Give more rows or a better classifier, or merge those classes.",
+            DegenerateTransitionWarning,
+            stacklevel=2,
+        )
+    return result
 
-    y = checked_labels(labels, *P.shape)
+
+def _by_shape(P: Matrix, generator: np.random.Generator) -> MinimumVolume:
+    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), iterations(P.shape[1]))
+    simplex = next(point for point in path if point.penalty == BLIND_PENALTY)
+    return _from_geometry(simplex, path, 1.0, np.nan, np.nan)
+
+
+def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator) -> MinimumVolume:
     rows = _sample(len(P), SELECTION_ROWS, generator)
     temperature = calibration(P[rows], y[rows])
     P = tempered(P, temperature)
-    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), iterations(P.shape[1]))
-    fits = [log_likelihood(unmix(P[rows], p.transition) @ p.transition.T, y[rows]) for p in path]
+    steps = iterations(P.shape[1])
+    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), steps)
+    fits = [log_likelihood(unmix(P[rows], point.transition) @ point.transition.T, y[rows]) for point in path]
     chosen = preferred(path, fits)
+
     starts = [point.transition for point in path if point.penalty in STARTS] + [confident(P[rows], y[rows])]
     few = rows[:START_ROWS]
     best = best_start(P[few], y[few], starts)
     gain, gain_error = _mean_and_error(unseen_log_likelihood(P[rows], y[rows], best.transition) - fits[chosen])
     if gain <= DOUBT * gain_error:
         return _from_geometry(path[chosen], path, temperature, gain, gain_error)
+
     many = _sample(len(P), min(FIT_ROWS, FIT_NUMBERS // P.shape[1]), generator)
-    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters, iterations(P.shape[1]))
+    fit = fit_labels(*_tensors(P[many], y[many]), best.parameters, steps)
     # The head is known from a sample, but each entry of T has only its own labels: give it all of them.
     clean = clean_posteriors(torch.as_tensor(fit.parameters), _tensors(P, y)[0]).numpy()
     return MinimumVolume(
@@ -206,7 +240,7 @@ def _from_geometry(
     simplex: PathPoint, path: Sequence[PathPoint], temperature: float, gain: float, gain_error: float
 ) -> MinimumVolume:
     return MinimumVolume(
-        transition=simplex.transition,
+        transition=simplex.transition.copy(),
         reading="geometry",
         path=tuple(path),
         penalty=simplex.penalty,
