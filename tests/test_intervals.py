@@ -123,7 +123,7 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
     [
         (np.ones((4, 2, 2)), [0, 1, 0, 1], {}, "features.*shape"),
         ([[np.nan], [1.0]], [0, 1], {}, "features contain NaN"),
-        (np.ones((4, 2)), [0, 1, 0], {}, "have 3 and 4"),
+        (np.ones((4, 2)), [0, 1, 0], {}, r"shape \(4,\), but have shape \(3,\)"),
         (np.ones((4, 2)), [0, 1, 0, 2], {"num_classes": 2}, r"0\.\.1"),
         (np.ones((4, 2)), [0, 0, 0, 0], {}, "2 classes"),
         (np.ones((2, 2)), [0, 2], {}, "as many rows"),

@@ -210,9 +210,9 @@ def test_bad_posteriors_are_refused(probs, complaint):
     [
         ([0, 1, 2, 0], r"0\.\.1"),
         ([0, -1, 0, 0], r"0\.\.1"),
-        ([0, 1], "have 2 and 4"),
+        ([0, 1], r"shape \(4,\), but have shape \(2,\)"),
         ([0.0, 1.0, 0.0, 0.0], "integers"),
-        ([["a"]], "integers"),
+        ([["a"]], "one label per row"),
     ],
 )
 def test_bad_labels_are_refused(labels, complaint):

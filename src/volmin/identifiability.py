@@ -33,14 +33,13 @@ from scipy.optimize import linprog, nnls
 from scipy.spatial import ConvexHull, QhullError
 from torch import Tensor
 
+from volmin.posteriors import validate_labels, validate_posteriors
 from volmin.quality import (
     Array,
     Indices,
     climb_transition,
     likeliest_transition,
     split_by_label,
-    validate_labels,
-    validate_posteriors,
 )
 
 TOLERANCES = (0.0, 0.005, 0.01, 0.02, 0.05)

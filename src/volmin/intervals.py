@@ -21,13 +21,12 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from volmin.identifiability import Scatter
+from volmin.posteriors import validate_labels, validate_posteriors
 from volmin.quality import (
     Array,
     climb_transition,
     likeliest_transition,
     split_by_label,
-    validate_labels,
-    validate_posteriors,
 )
 from volmin.transition import DominantTransition, log_volume, validate_transition
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from volmin.posteriors import validate_labels, validate_posteriors
 from volmin.transition import as_matrix, validate_transition
 
 Array = NDArray[np.float64]
@@ -21,49 +22,6 @@ Indices = NDArray[np.int64]
 
 CHUNK = 1 << 16
 """Rows worked on at a time: temporary arrays stay small however many rows there are."""
-
-
-def validate_posteriors(probs: ArrayLike | Tensor, name: str = "probs") -> Array:
-    """(N, C) class probabilities as float64, or a ``ValueError`` that says what is wrong with ``name``."""
-    try:
-        matrix = as_matrix(probs)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be an (N, C) array of numbers, one row of class probabilities per example."
-        ) from None
-    if matrix.ndim != 2 or len(matrix) == 0:
-        raise ValueError(
-            f"{name} must be a non-empty (N, C) array of class probabilities, but has shape {matrix.shape}."
-        )
-    if matrix.shape[1] < 2:
-        raise ValueError(f"{name} must have a column for each of at least 2 classes, but has shape {matrix.shape}.")
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} contains NaN or infinite entries; drop or mend row {_first(~np.isfinite(matrix))}.")
-    if matrix.min() < 0:
-        raise ValueError(
-            f"{name} contains negative entries, first in row {_first(matrix < 0)}; apply a softmax to logits."
-        )
-    sums = matrix.sum(axis=1)
-    worst = int(np.abs(sums - 1).argmax())
-    if abs(sums[worst] - 1) > 1e-3:
-        raise ValueError(
-            f"Each row of {name} must sum to one, but row {worst} sums to {sums[worst]:.4g}; normalise them."
-        )
-    return matrix / sums[:, None]
-
-
-def validate_labels(labels: ArrayLike | Tensor, num_rows: int, num_classes: int) -> Indices:
-    """(N,) labels as int64, or a ``ValueError`` that says why they do not fit these rows and classes."""
-    y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool):
-        raise ValueError(
-            f"labels must be a vector of integers, but have shape {y.shape} and type {y.dtype}; encode them."
-        )
-    if len(y) != num_rows:
-        raise ValueError(f"labels and probabilities must have one row per example, but have {len(y)} and {num_rows}.")
-    if y.min() < 0 or y.max() >= num_classes:
-        raise ValueError(f"labels must lie in 0..{num_classes - 1}, one per column, but span {y.min()}..{y.max()}.")
-    return y.astype(np.int64)
 
 
 def clean_posteriors(
@@ -355,7 +313,3 @@ def _validate_joint(joint: ArrayLike) -> Array:
 
 def _chunks(num_rows: int) -> Iterator[slice]:
     return (slice(start, start + CHUNK) for start in range(0, num_rows, CHUNK))
-
-
-def _first(rows: NDArray[np.bool_]) -> int:
-    return int(rows.any(axis=1).argmax())

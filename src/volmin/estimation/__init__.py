@@ -16,8 +16,9 @@ from volmin.estimation.anchors import max_anchors, percentile_anchors
 from volmin.estimation.clusterability import clusterability
 from volmin.estimation.confident import confident
 from volmin.estimation.dual import dual
-from volmin.estimation.inputs import checked_labels, checked_posteriors
+from volmin.estimation.inputs import checked_posteriors
 from volmin.estimation.volume import MinimumVolume, minimum_volume
+from volmin.posteriors import validate_labels
 
 Method = Literal["volume", "max", "percentile", "dual", "confident"]
 
@@ -47,7 +48,7 @@ def estimate_transition(
     if method == "volume":
         return minimum_volume(probs, labels, random_state=random_state).transition
     P = checked_posteriors(probs)
-    y = None if labels is None else checked_labels(labels, *P.shape)
+    y = None if labels is None else validate_labels(labels, *P.shape)
     if method == "max":
         return max_anchors(P)
     if method == "percentile":

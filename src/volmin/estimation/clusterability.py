@@ -24,7 +24,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from volmin.estimation.inputs import checked_labels
+from volmin.posteriors import validate_labels
 from volmin.transition import as_matrix
 
 MOST_CLASSES = 200
@@ -63,7 +63,7 @@ def clusterability(
         num_classes = int(np.max(labels)) + 1 if np.size(labels) else 0
     if not 2 <= num_classes <= MOST_CLASSES:
         raise ValueError(f"num_classes must lie in 2..{MOST_CLASSES} for HOC, but is {num_classes}.")
-    y = checked_labels(labels, len(X), num_classes)
+    y = validate_labels(labels, len(X), num_classes)
     if len(X) < max(3, num_classes):
         raise ValueError(f"features has {len(X)} rows; triples of {num_classes} classes need more.")
     triples = y[neighbour_triples(X, block_rows, random_state)]

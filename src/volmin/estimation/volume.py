@@ -27,7 +27,7 @@ from scipy.special import softmax
 
 from volmin.estimation.confident import confident
 from volmin.estimation.geometry import PathPoint, coreset, soft_to_hard, unmix
-from volmin.estimation.inputs import checked_labels, checked_posteriors
+from volmin.estimation.inputs import checked_posteriors
 from volmin.estimation.label_fit import (
     LabelFit,
     clean_posteriors,
@@ -35,6 +35,7 @@ from volmin.estimation.label_fit import (
     likeliest_transition,
     noisy_log_likelihood,
 )
+from volmin.posteriors import validate_labels
 from volmin.transition import DegenerateTransitionWarning
 
 Matrix = NDArray[np.float64]
@@ -119,7 +120,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
         absent = P.max(axis=0) == 0
         result = _by_shape(_floored(P), generator)
     else:
-        y = checked_labels(labels, *P.shape)
+        y = validate_labels(labels, *P.shape)
         absent = np.bincount(y, minlength=P.shape[1]) == 0
         result = _by_labels(_floored(P), y, generator)
     result.transition[:, absent] = np.eye(len(absent))[:, absent]
