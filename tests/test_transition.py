@@ -74,9 +74,9 @@ def test_paper_start_is_the_logarithm_it_states_and_binary_has_its_own():
 def test_T_can_start_from_a_given_matrix(shared_level):
     T = noise.asymmetric(5, 0.3, seed=1)
     model = DominantTransition(5, shared_level=shared_level)
-    model.start_from(T)
+    model.start_at(T)
     assert transition_error(T, model()) < 1e-6
-    model.start_from(noise.pair(5, 0.6))
+    model.start_at(noise.pair(5, 0.6))
     found = model().detach()
     assert (found.diagonal()[:4] > found[1:, :4].diagonal()).all(), "an off-diagonal above the diagonal is out of reach"
     assert transition_error(noise.pair(5, 0.5), found) < 0.05

@@ -77,6 +77,12 @@ def start_value(num_classes: int, diagonal: float | None = None) -> float:
     return math.log(ratio / (1 - ratio))
 
 
+def dominant(w: Tensor) -> Tensor:
+    """The T of parameters w, (C, C): ``A[i, j] = sigmoid(w[i, j])``, ``A[j, j] = 1``, ``T = A / column sums``."""
+    A = torch.sigmoid(w).masked_fill(torch.eye(len(w), dtype=torch.bool, device=w.device), 1.0)
+    return A / A.sum(dim=0)
+
+
 class DominantTransition(nn.Module):
     """A trainable T whose diagonal entry is the largest of its column; calling it gives the (C, C) tensor.
 
@@ -91,7 +97,6 @@ class DominantTransition(nn.Module):
             The same matrices can be reached, faster when there are many classes.
     """
 
-    eye: Tensor
     w: nn.Parameter
     level: nn.Parameter | None
 
@@ -100,9 +105,8 @@ class DominantTransition(nn.Module):
         init = start_value(num_classes) if init is None else float(init)
         self.w = nn.Parameter(torch.full((num_classes, num_classes), 0.0 if shared_level else init))
         self.level = nn.Parameter(torch.full((num_classes,), init)) if shared_level else None
-        self.register_buffer("eye", torch.eye(num_classes, dtype=torch.bool), persistent=False)
 
-    def start_from(self, T: ArrayLike | Tensor, softness: float = 0.01) -> None:
+    def start_at(self, T: ArrayLike | Tensor, softness: float = 0.01) -> None:
         """Go to a given T, or as near as a dominant diagonal allows.
 
         Entries stay above ``softness`` of their diagonal and as far below it, where they can still learn.
@@ -113,9 +117,7 @@ class DominantTransition(nn.Module):
             self.w.copy_(w if self.level is None else w - self.level)
 
     def forward(self) -> Tensor:
-        w = self.w if self.level is None else self.w + self.level
-        A = torch.sigmoid(w).masked_fill(self.eye, 1.0)
-        return A / A.sum(dim=0)
+        return dominant(self.w if self.level is None else self.w + self.level)
 
     def extra_repr(self) -> str:
         return f"num_classes={len(self.w)}, shared_level={self.level is not None}"

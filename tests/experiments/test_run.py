@@ -115,3 +115,20 @@ def test_presets_differ_as_paper_and_code_do():
 def test_unknown_names_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         resolve(**changes)
+
+
+def test_without_validation_the_mean_of_the_last_epochs_of_the_last_phase_is_reported(tmp_path, digits):
+    """Co-teaching first estimates the noise rate: that phase must not enter."""
+    experiment = run.set_up(resolve(method="co_teaching", epochs=4), dataset=digits)
+    result = run.run(experiment, tmp_path)
+    lines = (experiment.spec.folder(tmp_path) / "metrics.jsonl").read_text().splitlines()
+    accuracies = [record["accuracy"] for record in map(json.loads, lines) if record["phase"] == "train"]
+    assert len(accuracies) == 4 < len(lines)
+    assert result["selection"] == "last"
+    assert result["accuracy"] == pytest.approx(np.mean(accuracies))
+
+
+def test_small_data_keeps_its_own_length_of_training():
+    assert spec.resolve("digits", "clean", "ptd").recipe.epochs == 150
+    assert spec.resolve("mnist", "clean", "t_revision").recipe.epochs == 100
+    assert spec.resolve("digits", "clean", "t_revision").recipe.selection == "accuracy"

@@ -101,6 +101,7 @@ def solve_consensus(
     targets = [torch.as_tensor(c, dtype=torch.float64) for c in (c1, c2, c3)]
     C = len(c1)
 
+    @torch.enable_grad()  # a caller may have switched gradients off
     def misfit(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         theta = torch.tensor(parameters, requires_grad=True)
         pairs = zip(_moments(theta, C), targets, strict=True)

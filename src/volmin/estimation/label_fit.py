@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.special import logit
 from torch import Tensor
 
-from volmin.transition import log_volume
+from volmin.transition import dominant, log_volume
 
 VOLUME_WEIGHT = 1e-4
 RIDGE = 1e-3
@@ -128,14 +128,13 @@ def _layout(C: int) -> dict[str, slice]:
 
 
 def _transition(theta: Tensor, C: int) -> Tensor:
-    w = theta[_layout(C)["w"]].reshape(C, C)
-    A = torch.sigmoid(w).masked_fill(torch.eye(C, dtype=torch.bool), 1.0)
-    return A / A.sum(dim=0)
+    return dominant(theta[_layout(C)["w"]].reshape(C, C))
 
 
 def _with_gradient(
     objective: Callable[[Tensor], Tensor],
 ) -> Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]:
+    @torch.enable_grad()  # a caller may have switched gradients off
     def value_and_gradient(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         theta = torch.tensor(parameters, requires_grad=True)
         value = objective(theta)

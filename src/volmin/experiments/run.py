@@ -135,7 +135,8 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
     chosen = selected(history, rule)
     accuracy = chosen["accuracy"]
     if rule == "last":
-        accuracy = fmean(record["accuracy"] for record in history[-REPORTED_LAST_EPOCHS:])
+        of_phase = [record["accuracy"] for record in history if record["phase"] == last["phase"]]
+        accuracy = fmean(of_phase[-REPORTED_LAST_EPOCHS:])
     return {
         "accuracy": accuracy,
         "transition_error": chosen.get("transition_error"),

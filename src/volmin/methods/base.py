@@ -68,8 +68,7 @@ class Method(nn.Module):
     def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.Method) -> Tensor:
         """(C, C) T by a simple estimator from what the network makes of the training inputs."""
         probs, labels = collect(batches, lambda x: self(x).softmax(1))
-        with torch.enable_grad():  # some estimators need gradients, which the loop switches off in `prepare`
-            T = estimation.estimate_transition(probs, labels, estimator)
+        T = estimation.estimate_transition(probs, labels, estimator)
         return torch.as_tensor(T, dtype=torch.float32)
 
 

@@ -44,6 +44,5 @@ class HOC(Forward):
 
     def estimate(self, batches: Iterable[Batch]) -> None:
         features, labels = collect(batches, lambda x: features_and_logits(self.net, x)[0])
-        with torch.enable_grad():  # the solver needs gradients, which the loop switches off here
-            T = clusterability(features.numpy(), labels.numpy(), self.num_classes)
+        T = clusterability(features.numpy(), labels.numpy(), self.num_classes)
         self.T.copy_(torch.as_tensor(T))

@@ -80,5 +80,5 @@ class VolMinNet(Method):
 
     def start_from_posteriors(self, batches: Iterable[Batch]) -> None:
         """Put T at the minimum volume of the warm-up's posteriors, and the network back to the beginning."""
-        self.T.start_from(self.estimate_from_posteriors(batches, "volume"))
+        self.T.start_at(self.estimate_from_posteriors(batches, "volume"))
         reset_parameters(self.net)
