@@ -74,6 +74,9 @@ def train(
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the official files of the data set.")] = None,
     devices: Annotated[int, typer.Option(min=1, help="Number of devices (GPUs, or processes on CPUs).")] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of each process; small networks gain little from more than one.")
+    ] = 1,
     out: Annotated[Path, typer.Option(help="Folder that holds the run folders.")] = Path("runs"),
 ) -> None:
     """Train one method on one noisy data set, and keep the result in a run folder.
@@ -92,6 +95,7 @@ def train(
         epochs=epochs,
         options=dict(_parse_option(text) for text in option or []),
         devices=devices,
+        threads=threads,
     )
     train_and_show(chosen, out, data_dir)
 

@@ -87,9 +87,12 @@ def test_a_run_killed_at_any_epoch_ends_in_the_same_bits(finished, tmp_path_fact
 
 def test_whatever_changes_a_run_changes_its_folder(tmp_path):
     base = resolve().folder(tmp_path)
-    changes = ({"seed": 2}, {"epochs": 5}, {"options": {"lam": 0}}, {"noise": "pair:0.3"}, {"method": "cross_entropy"})
+    changes = (
+        *({"seed": 2}, {"epochs": 5}, {"options": {"lam": 0}}, {"noise": "pair:0.3"}, {"method": "cross_entropy"}),
+        {"threads": 2},
+    )
     folders = {resolve(**change).folder(tmp_path) for change in changes}
-    assert len(folders) == 5
+    assert len(folders) == len(changes)
     assert base not in folders
     assert resolve(options={"lam": 1e-4}).folder(tmp_path) == base, "a default that is spelled out is the same run"
 
@@ -110,6 +113,7 @@ def test_presets_differ_as_paper_and_code_do():
         ({"options": {"x": 1}}, "no option 'x'"),
         ({"preset": "mine"}, "no preset 'mine'"),
         ({"devices": 0}, "devices must be at least 1"),
+        ({"threads": 0}, "threads must be at least 1"),
     ],
 )
 def test_unknown_names_are_refused(changes, message):

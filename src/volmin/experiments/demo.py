@@ -6,7 +6,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
 from volmin.data import load_dataset
@@ -25,7 +24,6 @@ METHODS = ("volminnet", "cross_entropy")
 def run_demo(out: Path, seed: int = 1) -> None:
     """Train VolMinNet and plain cross-entropy on the same noisy digits; print and write what came of it."""
     start = time.perf_counter()
-    torch.set_num_threads(1)  # a network this small only waits for further threads
     console = Console(highlight=False)
     dataset = load_dataset("digits")
     console.print(f"{len(dataset.train):,} handwritten digits; 35 % of their labels moved to the next digit.")

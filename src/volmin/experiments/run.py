@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -94,23 +95,34 @@ def run(
         write_json(folder / "spec.json", spec.as_json())
     test = experiment.test.to(fabric.device)
     checkpoint = folder / "checkpoint.ckpt"
-    history = fit(
-        experiment.method,
-        experiment.train,
-        experiment.validation,
-        spec.recipe,
-        checkpoint,
-        seed=spec.seed,
-        fabric=fabric,
-        measure=lambda: _test_figures(experiment.method, test, experiment.T),
-        on_epoch=after_epoch,
-    )
-    result = _result(experiment, history)
+    with _threads(spec.threads):
+        history = fit(
+            experiment.method,
+            experiment.train,
+            experiment.validation,
+            spec.recipe,
+            checkpoint,
+            seed=spec.seed,
+            fabric=fabric,
+            measure=lambda: _test_figures(experiment.method, test, experiment.T),
+            on_epoch=after_epoch,
+        )
+        result = _result(experiment, history)
     if fabric.is_global_zero:
         metrics.update(history)
         _write(folder, experiment.method, result)
         checkpoint.unlink(missing_ok=True)
     return result
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

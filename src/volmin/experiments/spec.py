@@ -27,6 +27,8 @@ class RunSpec:
     recipe: Recipe
     options: Mapping[str, Any]
     devices: int = 1
+    threads: int = 1
+    """Of each device's process. Another number rounds otherwise, and so is another run."""
 
     def as_json(self) -> dict[str, Any]:
         """The content of ``spec.json``."""
@@ -50,6 +52,7 @@ def resolve(
     epochs: int | None = None,
     options: Mapping[str, Any] | None = None,
     devices: int = 1,
+    threads: int = 1,
 ) -> RunSpec:
     """The spec that a preset, and what the user changed, come to. Unknown names raise a ``ValueError``."""
     settings = presets.find(dataset, preset)
@@ -58,10 +61,11 @@ def resolve(
     recipe = settings.recipe_for(kind)
     if epochs is not None:
         recipe = shorten(recipe, epochs)
-    if devices < 1:
-        raise ValueError(f"devices must be at least 1, but is {devices}.")
+    for name, count in (("devices", devices), ("threads", threads)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, but is {count}.")
     chosen = {**methods.option_defaults(kind), **settings.options.get(method, {}), **(options or {})}
-    return RunSpec(dataset, noise, method, seed, preset, settings.network, recipe, chosen, devices)
+    return RunSpec(dataset, noise, method, seed, preset, settings.network, recipe, chosen, devices, threads)
 
 
 def shorten(recipe: Recipe, epochs: int) -> Recipe:
