@@ -22,7 +22,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.installed-dev
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed-dev
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done

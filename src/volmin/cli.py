@@ -102,7 +102,9 @@ def train(
 
 @app.command(name="list", epilog="Example: volmin list methods")
 def list_(
-    what: Annotated[str, typer.Argument(help="methods, datasets, noise or presets; all by default.")] = "all",
+    what: Annotated[
+        str, typer.Argument(help="methods, datasets, noise, presets, or the name of a method; all tables by default.")
+    ] = "all",
 ) -> None:
     """Show what there is to choose from."""
     from volmin.experiments import catalogue

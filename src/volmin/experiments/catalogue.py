@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable
 
 from rich.console import Console
@@ -12,62 +14,68 @@ from volmin.experiments.presets import PRESETS
 
 
 def show(what: str) -> None:
-    """Print the tables of ``what``: methods, datasets, noise, presets or all."""
-    if what != "all" and what not in _TABLES:
-        raise ValueError(f"There is no list of {what!r}. Choose one of: {', '.join(_TABLES)}.")
+    """Print a table (methods, datasets, noise, presets), all of them, or one method with its options."""
     console = Console(highlight=False)
+    if what in methods.names():
+        console.print(_method(what), markup=False, soft_wrap=True)
+        return
+    if what != "all" and what not in _TABLES:
+        raise ValueError(f"There is no list of {what!r}. Choose one of: {', '.join(_TABLES)}, or the name of a method.")
     for name in _TABLES if what == "all" else [what]:
         console.print(_TABLES[name]())
 
 
-def _table(title: str, *columns: str) -> Table:
+def _table(title: str, *columns: str, wrap: str = "") -> Table:
+    """A plain table whose columns keep to one line, but for the one called ``wrap``."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, header_style="dim")
+        table.add_column(column, header_style="dim", no_wrap=column != wrap)
     return table
 
 
 def _methods() -> Table:
-    table = _table("methods", "name", "what it does", "estimates T", "needs", "options")
+    table = _table("methods (volmin list NAME shows the options of one)", "name", "T", "needs", "idea", wrap="idea")
     for name in methods.names():
         method = methods.get(name)
         summary = (method.__doc__ or "").split("\n")[0]
-        options = ", ".join(f"{key}={value}" for key, value in methods.option_defaults(method).items())
-        table.add_row(name, summary, "yes" if method.estimates_transition else "no", method.needs, options)
+        table.add_row(name, "yes" if method.estimates_transition else "no", method.needs, summary)
     return table
 
 
+def _method(name: str) -> str:
+    method = methods.get(name)
+    options = "".join(f"\n  --set {key}={json.dumps(value)}" for key, value in methods.option_defaults(method).items())
+    return f"{name}: {inspect.cleandoc(method.__doc__ or '')}\n\nDefaults:{options or ' it has no options.'}"
+
+
 def _datasets() -> Table:
-    table = _table("datasets", "name", "what it is")
+    table = _table("datasets", "name", "what it is", wrap="what it is")
     for name, description in data.SOURCES.items():
         table.add_row(name, description)
     return table
 
 
 def _noise() -> Table:
-    table = _table("noise", "specification", "where a label goes")
+    table = _table("noise", "specification", "where a label goes", wrap="where a label goes")
     for text, meaning in noise.SPECIFICATIONS.items():
         table.add_row(text, meaning)
     return table
 
 
 def _presets() -> Table:
-    table = _table("presets", "data set", "preset", "network", "epochs", "lr", "weight decay", "T by", "chosen by")
+    table = _table("presets", "data set", "preset", "network", "epochs", "optimiser", "decay", "of T", "chosen by")
     for dataset, found in PRESETS.items():
         for name, preset in found.items():
             recipe = preset.recipe
-            by = f"{recipe.transition_optimizer} {recipe.transition_lr:g}"
-            rate = f"{recipe.optimizer} {recipe.lr:g}"
-            decay = f"{recipe.weight_decay:g}"
             table.add_row(
                 dataset,
                 name,
                 preset.network,
                 str(recipe.epochs),
-                rate,
-                decay,
-                by,
-                f"noisy {recipe.selection}",
+                f"{recipe.optimizer} {recipe.lr:g}",
+                f"{recipe.weight_decay:g}",
+                f"{recipe.transition_optimizer} {recipe.transition_lr:g}",
+                recipe.selection,
             )
     return table
 

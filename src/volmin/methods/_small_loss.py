@@ -40,7 +40,7 @@ class SmallLossMethod(Method):
         warm_up: length of the plain training that estimates the rate, as a share of the epochs.
     """
 
-    needs = "the noise rate (estimated when not given)"
+    needs = "a noise rate (or estimates it)"
     recipe_changes: ClassVar[Mapping[str, Any]] = CO_TEACHING_RECIPE
     noise_rate: Tensor
 

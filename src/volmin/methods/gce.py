@@ -38,7 +38,7 @@ class GCE(Method):
         refresh: share of the epochs after which they are chosen anew.
     """
 
-    needs = "the index of each example, when truncated"
+    needs = "noisy labels only"
     recipe_changes: ClassVar[Mapping[str, Any]] = {"epochs": 120, "milestones": (40, 80), "selection": "accuracy"}
     kept: Tensor
 

@@ -35,7 +35,7 @@ class HOC(Forward):
         warm_up: length of the plain training, as a share of the epochs.
     """
 
-    needs = "a network with a last linear layer"
+    needs = "a last linear layer"
     recipe_changes: ClassVar[Mapping[str, Any]] = {"selection": "last"}
 
     def __init__(self, net: nn.Module, num_classes: int, *, warm_up: float = 0.5) -> None:

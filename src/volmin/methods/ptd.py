@@ -47,7 +47,7 @@ class PTD(TRevision):
         revision_lr: learning rate of Adam in the revision.
     """
 
-    needs = "a network with a last linear layer"
+    needs = "a last linear layer"
     recipe_changes: ClassVar[Mapping[str, Any]] = {"epochs": 19, "milestones": (), "selection": "accuracy"}
     basis: Tensor
     matrices: Tensor
