@@ -302,6 +302,25 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_epoch(
     assert all(torch.isfinite(value).all() for value in state["weights"].values())
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_labels_that_do_not_fit_the_classes_are_refused(in_memory):
+    x, y, _ = blobs()
+
+    def loader(labels):
+        return TensorLoader(x, labels) if in_memory else DataLoader(TensorDataset(x, labels), batch_size=64)
+
+    for labels, message in ((y + 1, "0..2, but span"), (y - 1, "0..2, but span -1"), (y.float(), "whole numbers")):
+        with pytest.raises(ValueError, match=message):
+            fit(build(), loader(labels), recipe=Recipe(epochs=1))
+
+
+def test_inputs_that_are_not_numbers_stop_training():
+    x, y, _ = blobs()
+    x[3, 1] = math.nan
+    with pytest.raises(TrainingDivergedError, match="check the inputs"):
+        fit(build(), TensorLoader(x, y), recipe=Recipe(epochs=2))
+
+
 def test_schedules():
     factor = steps([30, 60])
     assert [factor(e) for e in (0, 29.9, 30, 60)] == pytest.approx([1, 1, 0.1, 0.01])

@@ -29,7 +29,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         print("volmin: stopped. The same command goes on from the last epoch.", file=sys.stderr)
         sys.exit(130)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ArithmeticError) as error:
         _fail(str(error))
     else:
         sys.exit(status if isinstance(status, int) else 0)

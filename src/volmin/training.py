@@ -52,7 +52,7 @@ class Loader(Protocol):
     def __len__(self) -> int: ...
 
 
-class TrainingDivergedError(RuntimeError):
+class TrainingDivergedError(ArithmeticError):
     """The training loss is not finite any more."""
 
 
@@ -204,8 +204,8 @@ def fit(
     recipe = recipe or Recipe()
     fabric = fabric or Fabric(devices=1)
     method.to(fabric.device)
-    train = _Batches(train_loader, fabric)
-    val = _Batches(val_loader, fabric) if val_loader is not None else None
+    train = _Batches(train_loader, method.num_classes, fabric)
+    val = _Batches(val_loader, method.num_classes, fabric) if val_loader is not None else None
     phases = method.phases(recipe)
     identity = _identity(method, recipe, phases, seed, train, fabric)
 
@@ -316,17 +316,23 @@ class _Objective(nn.Module):
 class _Batches:
     """Batches on the device, from tensors in memory or from a user's own loader."""
 
-    def __init__(self, loader: Loader, fabric: Fabric) -> None:
-        self.loader = loader.to(fabric.device) if isinstance(loader, TensorLoader) else loader
-        self.fabric = fabric
+    def __init__(self, loader: Loader, num_classes: int, fabric: Fabric) -> None:
+        if isinstance(loader, TensorLoader):
+            _check_labels(loader.y, num_classes)
+            loader = loader.to(fabric.device)
+        self.loader, self.num_classes, self.fabric = loader, num_classes, fabric
 
     def __len__(self) -> int:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Batch]:
         """All rows; in order where they are in memory."""
-        for batch in self.loader:
-            x, y, *index = self.fabric.to_device(tuple(batch))
+        if isinstance(self.loader, TensorLoader):
+            yield from self.loader
+            return
+        for x, y, *index in self.loader:
+            _check_labels(y, self.num_classes)
+            x, y, *index = self.fabric.to_device((x, y, *index))
             yield Batch(x, y.long(), index[0] if index else None)
 
     def shuffled(self, seed: int) -> Iterator[Batch]:
@@ -336,6 +342,15 @@ class _Batches:
         if self.fabric.world_size > 1:
             raise ValueError("Training on several devices needs data in memory: give a TensorLoader.")
         return iter(self)
+
+
+def _check_labels(y: Tensor, num_classes: int) -> None:
+    if y.ndim != 1 or y.is_floating_point():
+        raise ValueError(
+            f"Labels must be a vector of whole numbers, but have shape {tuple(y.shape)} and type {y.dtype}."
+        )
+    if len(y) and not 0 <= int(y.min()) <= int(y.max()) < num_classes:
+        raise ValueError(f"Labels must lie in 0..{num_classes - 1}, but span {int(y.min())}..{int(y.max())}.")
 
 
 def _score(record: Record, selection: Selection) -> float:
