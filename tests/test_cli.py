@@ -29,6 +29,7 @@ def result_of(out):
         (["train", "--noise", "pair:1.5"], "below 1"),
         (["train", "--set", "lamda=1"], "no option 'lamda'"),
         (["train", "--set", "lam"], "NAME=VALUE"),
+        (["train", "--set", "lam=much"], "The option lam of VolMinNet takes float, but was given 'much'"),
         (["train", "--preset", "mine"], "no preset 'mine'"),
         (["train", "--epochs", "0"], "--epochs"),
         (["train", "--epochs", "many"], "--epochs"),

@@ -94,6 +94,9 @@ def test_fifty_rows():
     [
         ({"method": "magic"}, "Unknown method 'magic'"),
         ({"options": {"lamda": 1}}, "VolMinNet has no option 'lamda'. It has: lam, init, shared_level"),
+        ({"options": {"shared_level": 1}}, "shared_level of VolMinNet takes bool, but was given 1"),
+        ({"options": {"init": "low"}}, "init of VolMinNet takes float | None, but was given 'low'"),
+        ({"method": "mentornet", "options": {"curriculum": "easy"}}, "curriculum of MentorNet takes"),
         ({"epochs": 0}, "epochs must be a whole number"),
         ({"validation_fraction": 1.0}, r"validation_fraction must be in \[0, 1\)"),
         ({"selection": "best"}, "selection must be one of"),

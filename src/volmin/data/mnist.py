@@ -81,9 +81,8 @@ def _download() -> Path:
         for name, digest in _SHA256.items():
             pooch.retrieve(f"{_SOURCE}{name}.gz", known_hash=f"sha256:{digest}", fname=f"{name}.gz", path=folder)
     except (OSError, ValueError) as error:
-        reason = str(error).split("\n")[0]
         raise DataError(
-            f"MNIST could not be downloaded to {folder} ({type(error).__name__}: {reason[:120]}). "
+            f"MNIST could not be downloaded from {_SOURCE} to {folder} ({type(error).__name__}). "
             "Give a directory that holds its IDX files (--data-dir, data_dir=)."
         ) from None
     return folder

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -95,9 +96,26 @@ def option_defaults(method: type[Method]) -> dict[str, Any]:
 
 
 def check_options(method: type[Method], options: Mapping[str, Any]) -> None:
-    """Refuse options that the method does not have."""
-    known = option_defaults(method)
-    for name in options:
+    """Refuse options that the method does not have, and values of another type than it takes."""
+    known, hints = option_defaults(method), get_type_hints(method.__init__)
+    for name, value in options.items():
         if name not in known:
             have = f"It has: {', '.join(known)}." if known else "It has none."
             raise ValueError(f"{method.__name__} has no option {name!r}. {have}")
+        hint = hints.get(name, Any)
+        if not _fits(value, hint):
+            wanted = getattr(hint, "__name__", str(hint)) if get_origin(hint) is None else str(hint)
+            raise ValueError(f"The option {name} of {method.__name__} takes {wanted}, but was given {value!r}.")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the annotated type; a whole number is a number, true and false are not."""
+    if hint is Any:
+        return True
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, choice) for choice in get_args(hint))
+    return isinstance(value, get_origin(hint) or hint)
