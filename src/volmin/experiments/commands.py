@@ -34,7 +34,8 @@ def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> No
         last = f"(last epoch {result['last_transition_error']:.4f})"
         table.add_row("T error", f"{result['transition_error']:.4f}", last)
         table.add_row("noise rate found", f"{result['noise_rate_estimate']:.2%}")
-    table.add_row("chosen epoch", str(result["selected_epoch"]), f"of {result['epochs']}, by {result['selection']}")
+    rule = "the last ten are averaged" if result["selection"] == "last" else f"by noisy {result['selection']}"
+    table.add_row("chosen epoch", str(result["selected_epoch"]), f"of {result['epochs']}, {rule}")
     each = f"({result['seconds_per_epoch']:.2g} s an epoch)"
     table.add_row("training took", duration(result["seconds"]), each)
     console.print(table)
