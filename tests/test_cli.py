@@ -65,6 +65,13 @@ def test_training_then_the_same_command_again(tmp_path):
     assert result_of(tmp_path) == result
 
 
+def test_a_heavy_volume_is_warned_of_in_one_line(tmp_path):
+    done = volmin(*TRAIN, "--epochs", 60, "--set", "lam=0.1", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
+    assert warning.startswith("volmin: warning: The estimated T is nearly singular")
+
+
 def test_killed_with_sigkill_and_started_again(tmp_path):
     arguments = [*TRAIN, "--epochs", "60", "--out"]
     assert volmin(*arguments, tmp_path / "whole").returncode == 0

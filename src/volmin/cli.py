@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ BAD_INPUT = 2
 
 def main() -> None:
     """Run a command; bad input ends in one line on standard error and exit code 2."""
+    warnings.formatwarning = lambda message, *_, **__: f"volmin: warning: {message}\n"
     try:
         status = app(standalone_mode=False)
     except typer.TyperException as error:
