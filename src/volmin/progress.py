@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -24,6 +25,8 @@ _SHOWN = {
     "accuracy": "test {:.2%}",
     "transition_error": "T error {:.4f}",
 }
+
+Item = TypeVar("Item")
 
 
 class EpochProgress(AbstractContextManager["EpochProgress"]):
@@ -43,13 +46,7 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
         self.title, self.epochs, self.interval = title, epochs, interval
         self.console = console or Console(stderr=True, quiet=quiet)
         self.bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(compact=True),
+            *_columns(),
             TextColumn("{task.fields[state]}"),
             console=self.console,
             transient=True,
@@ -79,6 +76,40 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
             recent = [r["seconds"] for r in history[-10:]]
             left = duration((self.epochs - done) * sum(recent) / len(recent))
             self.console.print(f"{self.title}  epoch {done}/{self.epochs}  {state}  {left} left", soft_wrap=True)
+
+
+def tracked(items: Iterable[Item], title: str, total: int, console: Console | None = None) -> Iterator[Item]:
+    """The items as they come, with their progress shown once the work has taken two seconds."""
+    console = console or Console(stderr=True)
+    start = shown = time.monotonic()
+    bar = Progress(*_columns(), console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(title, total=total)
+    try:
+        for done, item in enumerate(items, start=1):
+            yield item
+            now = time.monotonic()
+            if now - start < 2:
+                continue
+            bar.start()
+            bar.update(task, completed=done)
+            if not console.is_terminal and now - shown >= 10:
+                shown = now
+                left = duration((total - done) * (now - start) / done)
+                console.print(f"{title}  {done}/{total}  {left} left", soft_wrap=True)
+    finally:
+        bar.stop()
+
+
+def _columns() -> tuple[ProgressColumn, ...]:
+    return (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
+    )
 
 
 def duration(seconds: float) -> str:

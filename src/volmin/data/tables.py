@@ -14,9 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from volmin.data.base import DataError
-from volmin.data.table_files import as_numbers, first_line, read_table
+from volmin.data.table_files import SUFFIXES, as_numbers, first_line, read_table
 
-__all__ = ["LabelledTable", "TableEncoder", "load_table", "read_table"]
+__all__ = ["SUFFIXES", "LabelledTable", "TableEncoder", "load_table", "read_table"]
 
 MAX_CATEGORIES = 50
 """A text column gets a feature for each of so many of its most frequent values; the others share one."""
