@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
@@ -110,6 +111,41 @@ def _columns() -> tuple[ProgressColumn, ...]:
         TextColumn("left"),
         TimeRemainingColumn(compact=True),
     )
+
+
+class DownloadProgress(AbstractContextManager["DownloadProgress"]):
+    """A bar for one download, with the few methods of tqdm that pooch calls; on a terminal only."""
+
+    def __init__(self, name: str, console: Console | None = None) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(compact=True),
+            console=console or Console(stderr=True),
+            transient=True,
+        )
+        self.bar.disable = not self.bar.console.is_terminal
+        self.task = self.bar.add_task(name, total=None)
+        self.total: float = 0
+
+    def __enter__(self) -> DownloadProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def update(self, count: float) -> None:
+        self.bar.update(self.task, total=self.total or None, advance=count)
+
+    def reset(self) -> None:
+        self.bar.reset(self.task)
+
+    def close(self) -> None:
+        """Nothing to do: leaving the context takes the bar away."""
 
 
 def duration(seconds: float) -> str:

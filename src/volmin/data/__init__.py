@@ -25,6 +25,9 @@ __all__ = [
 SOURCES = {
     "digits": "1,437 + 360 digits of 8 x 8 pixels, embedded",
     "mnist": "60,000 + 10,000 digits of 28 x 28 pixels (IDX files in --data-dir, or downloaded)",
+    "fashion_mnist": "60,000 + 10,000 articles of clothing of 28 x 28 pixels (IDX files in --data-dir, or downloaded)",
+    "cifar10": "50,000 + 10,000 colour images of 32 x 32 pixels (cifar-10-batches-py in --data-dir, or downloaded)",
+    "cifar100": "the same with 100 classes (cifar-100-python in --data-dir, or downloaded)",
 }
 
 

@@ -50,5 +50,5 @@ class Dataset:
         """Inputs as a network takes them: uint8 images become standardised floats, features stay."""
         if x.dtype != torch.uint8:
             return x
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
+        mean, std = (torch.tensor(v, device=x.device).view(-1, 1, 1) for v in (self.mean, self.std))
         return x.float().div_(255).sub_(mean).div_(std)

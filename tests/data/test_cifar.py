@@ -1,0 +1,197 @@
+import gzip
+import io
+import lzma
+import os
+import pickle
+import struct
+import tarfile
+
+import numpy as np
+import pytest
+
+from volmin.data import DataError, cifar, load_dataset
+
+PER_FILE = 3
+
+
+def rows(file, count=PER_FILE):
+    """Images whose every byte is the number of their file, so that order shows."""
+    return np.full((count, 3072), file, np.uint8)
+
+
+def cifar10(folder, protocol=2, as_bytes=True):
+    """A miniature CIFAR-10: three images in each of the six files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    key = (lambda name: name.encode()) if as_bytes else str
+    for number in range(1, 7):
+        name = f"data_batch_{number}" if number < 6 else "test_batch"
+        content = {key("data"): rows(number), key("labels"): [number, 0, 9], key("batch_label"): key(name)}
+        (folder / name).write_bytes(pickle.dumps(content, protocol))
+    names = [key(name) for name in "abcdefghij"]
+    (folder / "batches.meta").write_bytes(pickle.dumps({key("label_names"): names}, protocol))
+    return folder
+
+
+def cifar100(folder):
+    folder.mkdir()
+    for name, number in (("train", 1), ("test", 2)):
+        content = {"data": rows(number), "fine_labels": [99, 0, number], "coarse_labels": [19, 19, 19]}
+        (folder / name).write_bytes(pickle.dumps(content, 2))
+    (folder / "meta").write_bytes(pickle.dumps({"fine_label_names": [f"class {i}" for i in range(100)]}, 2))
+    return folder
+
+
+def pack(folder, archive):
+    with tarfile.open(archive, "w:" + archive.suffix[1:]) as tar:
+        tar.add(folder, folder.name)
+    return archive
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_cifar10_in_the_order_of_its_files_whatever_pickled_it(tmp_path, protocol, as_bytes):
+    cifar10(tmp_path / "cifar-10-batches-py", protocol, as_bytes)
+    data = load_dataset("cifar10", tmp_path)
+    assert data.train.x.shape == (15, 3, 32, 32)
+    assert data.train.x[:, 0, 0, 0].tolist() == np.repeat([1, 2, 3, 4, 5], 3).tolist()
+    assert data.train.y.tolist() == [1, 0, 9, 2, 0, 9, 3, 0, 9, 4, 0, 9, 5, 0, 9]
+    assert data.test.x.unique().tolist() == [6]
+    assert data.classes == tuple("abcdefghij")
+    assert (data.train.y.dtype, data.test.x.element_size()) == (np.int64, 1)
+
+
+def python2_pickle():
+    """What Python 2 wrote, opcode by opcode: its strings are bytes, and NumPy lives in numpy.core."""
+
+    def short(text):
+        return b"U" + bytes([len(text)]) + text
+
+    pixels = rows(7, 2).tobytes()
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + short(b"b") + b"tR"
+        + b"(K\x01(K\x02M\x00\x0ct" + b"cnumpy\ndtype\n(" + short(b"u1") + b"K\x00K\x01tR"
+        + b"(K\x03" + short(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        + b"\x89T" + struct.pack("<i", len(pixels)) + pixels + b"tb"
+    )  # fmt: skip
+    return b"\x80\x02}(" + short(b"data") + array + short(b"labels") + b"](K\x03K\x04e" + b"u."
+
+
+def test_pickles_of_python_2(tmp_path):
+    folder = cifar10(tmp_path / "cifar-10-batches-py")
+    (folder / "test_batch").write_bytes(python2_pickle())
+    data = load_dataset("cifar10", tmp_path)
+    assert data.test.y.tolist() == [3, 4]
+    assert data.test.x.unique().tolist() == [7]
+
+
+def test_channels_come_before_rows(tmp_path):
+    folder = cifar10(tmp_path)
+    pixels = np.arange(3072).reshape(1, 3072) // 1024
+    (folder / "test_batch").write_bytes(pickle.dumps({"data": pixels.astype(np.uint8), "labels": [0]}))
+    image = load_dataset("cifar10", tmp_path).test.x[0]
+    assert [channel.unique().tolist() for channel in image] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tar.xz"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_the_archive_instead_of_the_folder(tmp_path, name, suffix):
+    folder = cifar10(tmp_path / "cifar-10-batches-py") if name == "cifar10" else cifar100(tmp_path / "cifar-100-python")
+    loose = load_dataset(name, folder)
+    (tmp_path / "data").mkdir()
+    pack(folder, tmp_path / "data" / f"{folder.name.replace('batches-py', 'python')}{suffix}")
+    packed = load_dataset(name, tmp_path / "data")
+    assert (packed.train.x == loose.train.x).all()
+    assert packed.train.y.tolist() == loose.train.y.tolist()
+    assert packed.classes == loose.classes
+    assert list((tmp_path / "data").iterdir())[1:] == [], "nothing is extracted"
+
+
+def test_cifar100_has_fine_labels_and_names(tmp_path):
+    cifar100(tmp_path / "cifar-100-python")
+    data = load_dataset("cifar100", tmp_path)
+    assert data.train.y.tolist() == [99, 0, 1]
+    assert data.num_classes == 100
+    assert data.classes[99] == "class 99"
+
+
+class Harm:
+    def __reduce__(self):
+        return os.mkdir, ("harmed",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps({"data": Harm()}), r"it asks for (posix|nt|os)\.mkdir, which official files do not"),
+        (b"cbuiltins\neval\n(S'1'\ntR.", r"it asks for builtins\.eval"),
+        (b"cnumpy.testing\nmeasure\n(S'1'\ntR.", r"it asks for numpy\.testing\.measure"),
+        (pickle.dumps({"data": rows(1)})[:-500], "cannot be read"),
+        (b"", "cannot be read"),
+        (b"not a pickle", "cannot be read"),
+        (pickle.dumps([1, 2]), "does not hold rows of 3,072 bytes"),
+        (pickle.dumps({"data": rows(1)[:, :100], "labels": [0, 0, 0]}), "does not hold rows of 3,072 bytes"),
+        (pickle.dumps({"data": rows(1).astype(float), "labels": [0, 0, 0]}), "does not hold rows of 3,072 bytes"),
+        (pickle.dumps({"data": rows(1), "labels": [0, 0]}), "a label of 0..9 for each of its 3 images"),
+        (pickle.dumps({"data": rows(1), "labels": [0, 0, 10]}), "a label of 0..9"),
+        (pickle.dumps({"data": rows(1), "labels": ["a", "b", "c"]}), "a label of 0..9"),
+    ],
+)
+def test_damaged_and_harmful_files_are_refused_in_one_line(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    folder = cifar10(tmp_path / "cifar-10-batches-py")
+    (folder / "data_batch_3").write_bytes(content)
+    with pytest.raises(DataError, match=message) as error:
+        load_dataset("cifar10", tmp_path)
+    assert "data_batch_3" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_a_harmful_pickle_inside_an_archive_is_refused(tmp_path):
+    folder = cifar10(tmp_path / "cifar-10-batches-py")
+    (folder / "test_batch").write_bytes(pickle.dumps(Harm()))
+    (tmp_path / "data").mkdir()
+    pack(folder, tmp_path / "data" / "cifar-10-python.tar.gz")
+    with pytest.raises(DataError, match=r"cifar-10-python.tar.gz:test_batch cannot be read \(it asks for"):
+        load_dataset("cifar10", tmp_path / "data")
+
+
+def test_damaged_archives_are_named(tmp_path):
+    archive = pack(cifar10(tmp_path / "cifar-10-batches-py"), tmp_path / "whole.xz")
+    (tmp_path / "data").mkdir()
+    target = tmp_path / "data" / "cifar-10-python.tar.gz"
+    whole = lzma.decompress(archive.read_bytes())
+    for damaged in (archive.read_bytes()[:-100], gzip.compress(whole)[:-100], whole[:4000], b"<html></html>", b""):
+        target.write_bytes(damaged)
+        with pytest.raises(DataError, match="cifar-10-python.tar.gz (cannot be read|lacks)"):
+            load_dataset("cifar10", target.parent)
+
+
+def test_an_archive_that_expands_without_end_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar, "_MOST_BYTES", 1_000_000)
+    with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as tar:
+        member = tarfile.TarInfo("cifar-10-batches-py/readme.html")
+        member.size = 3_000_000
+        tar.addfile(member, io.BytesIO(bytes(member.size)))
+    with pytest.raises(DataError, match="expands to more than 1 MB"):
+        load_dataset("cifar10", tmp_path)
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(DataError, match="No CIFAR-10 files in .* cifar-10-batches-py or the archive cifar-10-python"):
+        load_dataset("cifar10", tmp_path)
+    folder = cifar10(tmp_path / "cifar-10-batches-py")
+    (folder / "data_batch_2").unlink()
+    with pytest.raises(DataError, match="cifar-10-batches-py lacks data_batch_2"):
+        load_dataset("cifar10", tmp_path)
+    archive = pack(folder, tmp_path / "short.gz")
+    (tmp_path / "data").mkdir()
+    archive.rename(tmp_path / "data" / "cifar-10-python.tar.gz")
+    with pytest.raises(DataError, match="lacks cifar-10-batches-py/data_batch_2"):
+        load_dataset("cifar10", tmp_path / "data")
+
+
+def test_without_the_file_of_names_classes_are_numbers(tmp_path):
+    folder = cifar10(tmp_path)
+    (folder / "batches.meta").unlink()
+    assert load_dataset("cifar10", tmp_path).classes == tuple("0123456789")
