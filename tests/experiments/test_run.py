@@ -2,10 +2,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from volmin import noise, transition_error
-from volmin.experiments import run, spec
+from volmin.data import Dataset, Part
+from volmin.experiments import presets, run, spec
 
 FIELDS = {
     "accuracy", "transition_error", "selected_epoch", "selection", "last_accuracy", "last_transition_error",
@@ -103,6 +105,64 @@ def test_presets_differ_as_paper_and_code_do():
     assert (paper.recipe.transition_lr, official.recipe.transition_lr) == (1e-3, 1e-2)
     assert (paper.options["init"], official.options["init"]) == (None, -2.0)
     assert paper.recipe.epochs == official.recipe.epochs == 60
+
+
+def test_the_presets_of_cifar_are_the_published_ones():
+    """Paper and code differ in length, weight decay, network and the steps of T."""
+
+    def settings(dataset, preset):
+        chosen = spec.resolve(dataset, "sym:0.2", "volminnet", preset=preset)
+        recipe = chosen.recipe
+        assert (recipe.lr, recipe.batch_size, recipe.milestones) == (0.01, 128, (30, 60))
+        assert chosen.augmentation == "crop_flip"
+        T = (recipe.transition_optimizer, recipe.transition_lr, chosen.options["init"])
+        return chosen.network, recipe.epochs, recipe.weight_decay, *T
+
+    assert settings("cifar10", "paper") == ("resnet18", 150, 1e-3, "sgd", 0.01, None)
+    assert settings("cifar10", "official") == ("resnet18", 80, 1e-4, "sgd", 0.01, -2.0)
+    assert settings("cifar100", "paper") == ("resnet32", 150, 1e-3, "adam", 1e-3, None)
+    assert settings("cifar100", "official") == ("resnet34", 80, 1e-4, "adam", 1e-2, -4.5)
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
+def test_every_method_keeps_the_length_of_a_fast_preset(dataset):
+    epochs = presets.find(dataset, "fast").recipe.epochs
+    for method in ("volminnet", "t_revision", "dual_t", "co_teaching", "ptd"):
+        assert spec.resolve(dataset, "sym:0.2", method, preset="fast").recipe.epochs == epochs <= 20
+
+
+@pytest.fixture
+def photographs():
+    """Sixty images whose classes differ in brightness, in place of CIFAR-10."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 10, 60)
+    x = torch.from_numpy(generator.integers(0, 20, (60, 3, 32, 32)) + 20 * y[:, None, None, None]).to(torch.uint8)
+    part = Part(x, y)
+    return Dataset("cifar10", part, part, tuple("abcdefghij"), mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+
+
+def test_a_run_on_augmented_images_resumes_to_the_same_bits(photographs, tmp_path):
+    chosen = spec.resolve("cifar10", "sym:0.2", "cross_entropy", preset="fast", epochs=3, threads=2)
+    whole = run.run(run.set_up(chosen, dataset=photographs), tmp_path / "whole")
+    assert json.loads((chosen.folder(tmp_path / "whole") / "spec.json").read_text())["augmentation"] == "crop_flip"
+
+    def interrupt(history):
+        if len(history) == 2:
+            raise KeyboardInterrupt
+
+    experiment = run.set_up(chosen, dataset=photographs)
+    assert experiment.train.x.dtype == torch.uint8
+    with pytest.raises(KeyboardInterrupt):
+        run.run(experiment, tmp_path / "broken", on_epoch=interrupt)
+    resumed = run.run(run.set_up(chosen, dataset=photographs), tmp_path / "broken")
+    assert without_times(resumed) == without_times(whole)
+    first, second = (chosen.folder(tmp_path / name) / "model.safetensors" for name in ("whole", "broken"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_spec_without_augmentation_does_not_mention_it():
+    """So the folders of runs from before there was one keep their names."""
+    assert "augmentation" not in resolve().as_json()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip
 from volmin.data.base import DataError, Dataset, Part
 from volmin.data.batches import Batch, TensorLoader
 from volmin.data.splits import NoisySplit, noisy_split, split_indices
 
 __all__ = [
+    "AUGMENTATIONS",
+    "Augmentation",
     "Batch",
+    "CropFlip",
     "DataError",
     "Dataset",
     "NoisySplit",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+
+from volmin.data.augmentation import Augmentation
 
 
 class Batch(NamedTuple):
@@ -24,10 +26,26 @@ class TensorLoader:
 
     Iterating gives all rows in order, for evaluation; ``shuffled`` gives an epoch of training in an order that is a
     function of its seed alone, so that a resumed run sees the same batches.
+
+    Args:
+        x: (N, ...) inputs.
+        y: (N,) labels.
+        batch_size: rows of a batch.
+        normalize: from a batch of ``x`` to what the network takes, so that images may stay bytes in memory.
+        augment: random changes of training batches, made before ``normalize``.
     """
 
-    def __init__(self, x: Tensor, y: ArrayLike | Tensor, batch_size: int = 128) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        y: ArrayLike | Tensor,
+        batch_size: int = 128,
+        *,
+        normalize: Callable[[Tensor], Tensor] | None = None,
+        augment: Augmentation | None = None,
+    ) -> None:
         self.x, self.y, self.batch_size = x, torch.as_tensor(y), batch_size
+        self.normalize, self.augment = normalize or (lambda x: x), augment
         if len(self.x) != len(self.y):
             raise ValueError(f"x has {len(self.x)} rows, but y has {len(self.y)} labels.")
 
@@ -37,7 +55,7 @@ class TensorLoader:
     def __iter__(self) -> Iterator[Batch]:
         for rows in torch.arange(len(self.y), device=self.y.device).split(self.batch_size):
             here = slice(int(rows[0]), int(rows[-1]) + 1)
-            yield Batch(self.x[here], self.y[here], rows)
+            yield Batch(self.normalize(self.x[here]), self.y[here], rows)
 
     def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
         """An epoch in random order; with several devices, the share of the one at ``rank``.
@@ -45,11 +63,22 @@ class TensorLoader:
         Every device gets the same number of batches, of ``batch_size / world_size`` rows, so that together they make
         the steps that one device would make.
         """
-        order = torch.randperm(len(self.y), generator=torch.Generator().manual_seed(seed))
-        order = order[: len(order) - len(order) % world_size][rank::world_size].to(self.y.device)
-        for rows in order.split(max(1, self.batch_size // world_size)):
-            yield Batch(self.x.index_select(0, rows), self.y.index_select(0, rows), rows)
+        generator = torch.Generator().manual_seed(seed)
+        size = max(1, self.batch_size // world_size)
+
+        def share(whole: Tensor) -> tuple[Tensor, ...]:
+            whole = whole[: len(whole) - len(whole) % world_size]
+            return whole[rank::world_size].to(self.y.device).split(size)
+
+        order = share(torch.randperm(len(self.y), generator=generator))
+        choices = share(self.augment.draw(len(self.y), generator)) if self.augment is not None else order
+        for rows, chosen in zip(order, choices, strict=True):
+            x = self.x.index_select(0, rows)
+            if self.augment is not None:
+                x = self.augment(x, chosen)
+            yield Batch(self.normalize(x), self.y.index_select(0, rows), rows)
 
     def to(self, device: torch.device) -> TensorLoader:
         """The same rows on ``device``."""
-        return TensorLoader(self.x.to(device), self.y.to(device), self.batch_size)
+        x, y = self.x.to(device), self.y.to(device)
+        return TensorLoader(x, y, self.batch_size, normalize=self.normalize, augment=self.augment)

@@ -63,7 +63,7 @@ def _noise() -> Table:
 
 
 def _presets() -> Table:
-    table = _table("presets", "data set", "preset", "network", "epochs", "optimiser", "decay", "of T", "chosen by")
+    table = _table("presets", "data set", "preset", "network", "epochs", "optimiser", "decay", "of T")
     for dataset, found in PRESETS.items():
         for name, preset in found.items():
             recipe = preset.recipe
@@ -75,7 +75,6 @@ def _presets() -> Table:
                 f"{recipe.optimizer} {recipe.lr:g}",
                 f"{recipe.weight_decay:g}",
                 f"{recipe.transition_optimizer} {recipe.transition_lr:g}",
-                recipe.selection,
             )
     return table
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from volmin import methods, networks, noise
-from volmin.data import Dataset, TensorLoader, load_dataset, noisy_split
+from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, load_dataset, noisy_split
 from volmin.experiments.spec import RunSpec
 from volmin.methods.base import Method
 from volmin.storage import replace_file, write_json, write_text
@@ -59,15 +59,12 @@ def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None 
         torch.manual_seed(spec.seed)
         net = networks.build(spec.network, dataset.input_shape, dataset.num_classes)
         method = methods.get(spec.method)(net, dataset.num_classes, **spec.options)
-    loaders = (
-        TensorLoader(dataset.normalize(part.x), part.y, batch_size)
-        for part, batch_size in (
-            (split.train, spec.recipe.batch_size),
-            (split.validation, EVALUATION_BATCH),
-            (dataset.test, EVALUATION_BATCH),
-        )
+    normalize, augment = dataset.normalize, AUGMENTATIONS[spec.augmentation] if spec.augmentation else None
+    train = TensorLoader(split.train.x, split.train.y, spec.recipe.batch_size, normalize=normalize, augment=augment)
+    validation, test = (
+        TensorLoader(part.x, part.y, EVALUATION_BATCH, normalize=normalize) for part in (split.validation, dataset.test)
     )
-    return Experiment(spec, T, method, *loaders)
+    return Experiment(spec, T, method, train, validation, test)
 
 
 def run(

@@ -29,10 +29,13 @@ class RunSpec:
     devices: int = 1
     threads: int = 1
     """Of each device's process. Another number rounds otherwise, and so is another run."""
+    augmentation: str | None = None
+    """What happens to training images, by its name in ``volmin.data.AUGMENTATIONS``."""
 
     def as_json(self) -> dict[str, Any]:
-        """The content of ``spec.json``."""
-        return json.loads(json.dumps(asdict(self)))
+        """The content of ``spec.json``; no augmentation is not mentioned."""
+        content = json.loads(json.dumps(asdict(self)))
+        return content if self.augmentation else {key: content[key] for key in content if key != "augmentation"}
 
     def folder(self, out: Path) -> Path:
         """Where the run lives: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
@@ -65,7 +68,19 @@ def resolve(
         if count < 1:
             raise ValueError(f"{name} must be at least 1, but is {count}.")
     chosen = {**methods.option_defaults(kind), **settings.options.get(method, {}), **(options or {})}
-    return RunSpec(dataset, noise, method, seed, preset, settings.network, recipe, chosen, devices, threads)
+    return RunSpec(
+        dataset=dataset,
+        noise=noise,
+        method=method,
+        seed=seed,
+        preset=preset,
+        network=settings.network,
+        recipe=recipe,
+        options=chosen,
+        devices=devices,
+        threads=threads,
+        augmentation=settings.augmentation,
+    )
 
 
 def shorten(recipe: Recipe, epochs: int) -> Recipe:

@@ -10,6 +10,27 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from volmin.networks.resnets import resnet18, resnet32, resnet34, resnet50
+from volmin.networks.weights import load_weights
+
+__all__ = [
+    "Standardize",
+    "build",
+    "fast_cnn",
+    "features_and_logits",
+    "fresh_copy",
+    "last_linear",
+    "lenet5",
+    "load_weights",
+    "mlp",
+    "names",
+    "reset_parameters",
+    "resnet18",
+    "resnet32",
+    "resnet34",
+    "resnet50",
+]
+
 
 def lenet5(num_classes: int = 10) -> nn.Module:
     """LeNet-5 for 28 x 28 grey images, as the VolMinNet code has it (61,706 parameters for 10 classes)."""
@@ -29,6 +50,29 @@ def lenet5(num_classes: int = 10) -> nn.Module:
         nn.Linear(84, num_classes),
     )
     # A third faster on CPUs.
+    return net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+
+
+def fast_cnn(num_classes: int = 10, in_channels: int = 3, widths: Sequence[int] = (32, 128, 128)) -> nn.Module:
+    """A small network for small images that trains well in few epochs, for CPUs (498,114 parameters for CIFAR-10).
+
+    Three blocks after the design of Jordan's "94 % on CIFAR-10 in 3.29 seconds" (2024), at half its width: the pooling
+    comes before the first normalisation of a block, so that three quarters of the pixels are never normalised.
+    """
+    channels = 24
+    layers: list[nn.Module] = [nn.Conv2d(in_channels, channels, 2), nn.GELU()]
+    for width in widths:
+        layers += [
+            nn.Conv2d(channels, width, 3, padding=1, bias=False),
+            nn.MaxPool2d(2),
+            nn.BatchNorm2d(width),
+            nn.GELU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.GELU(),
+        ]
+        channels = width
+    net = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
     return net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
 
@@ -57,8 +101,13 @@ class Standardize(nn.Module):
 
 
 _BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+    "fast_cnn": lambda shape, num_classes: fast_cnn(num_classes, shape[0]),
     "lenet5": lambda shape, num_classes: lenet5(num_classes),
     "mlp": lambda shape, num_classes: mlp(prod(shape), num_classes),
+    "resnet18": lambda shape, num_classes: resnet18(num_classes, shape[0]),
+    "resnet32": lambda shape, num_classes: resnet32(num_classes, shape[0]),
+    "resnet34": lambda shape, num_classes: resnet34(num_classes, shape[0]),
+    "resnet50": lambda shape, num_classes: resnet50(num_classes, shape[0]),
 }
 
 

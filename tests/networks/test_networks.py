@@ -26,6 +26,14 @@ def test_lenet5_computes_what_the_published_order_of_its_layers_does():
     assert torch.allclose(net(x), fc3(fc2(fc1(hidden).relu()).relu()), atol=1e-6)
 
 
+@pytest.mark.parametrize(("channels", "side"), [(3, 32), (1, 28)])
+def test_the_fast_cnn_takes_small_images(channels, side):
+    net = networks.build("fast_cnn", (channels, side, side), 10)
+    assert net(torch.zeros(2, channels, side, side)).shape == (2, 10)
+    weights = 24 * channels * 4 + 9 * (24 * 32 + 32 * 32 + 32 * 128 + 3 * 128 * 128) + 128 * 10
+    assert parameters(net) == weights + 24 + 4 * (32 + 128 + 128) + 10
+
+
 def test_mlp_flattens_and_has_the_widths_asked_for():
     net = networks.mlp(12, 4, hidden=(5, 6))
     assert net(torch.zeros(3, 3, 4)).shape == (3, 4)

@@ -1,0 +1,74 @@
+import torch
+import torch.nn.functional as F
+
+from volmin.data import AUGMENTATIONS, CropFlip, TensorLoader
+
+
+def images(count=6, side=5):
+    """Images whose every pixel is different."""
+    return torch.arange(count * 2 * side * side).view(count, 2, side, side)
+
+
+def test_each_image_is_the_crop_and_mirror_image_that_its_choices_say():
+    x = images()
+    choices = torch.tensor([[2, 2, 0], [0, 0, 0], [4, 1, 0], [2, 2, 1], [0, 4, 1], [3, 3, 1]])
+    augmented = CropFlip(padding=2)(x, choices)
+    padded = F.pad(x, [2, 2, 2, 2])
+    for image, whole, (top, left, mirrored) in zip(augmented, padded, choices.tolist(), strict=True):
+        crop = whole[:, top : top + 5, left : left + 5]
+        assert torch.equal(image, crop.flip(2) if mirrored else crop)
+    assert torch.equal(augmented[0], x[0]), "the middle is the image itself"
+
+
+def test_choices_cover_all_places_evenly():
+    choices = CropFlip().draw(9 * 9 * 2 * 200, torch.Generator().manual_seed(0))
+    counts = torch.bincount(choices[:, 0] * 18 + choices[:, 1] * 2 + choices[:, 2], minlength=162)
+    assert len(counts) == 162
+    assert (counts - 200).abs().max() < 5 * 200**0.5
+
+
+def test_augmented_images_are_what_convolutions_on_cpus_like():
+    x = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+    out = AUGMENTATIONS["crop_flip"](x, torch.zeros(4, 3, dtype=torch.long))
+    assert out.dtype == torch.uint8
+    assert out.is_contiguous(memory_format=torch.channels_last)
+
+
+def loader(**settings):
+    x = images(20)
+    return TensorLoader(x, torch.arange(20), 8, augment=CropFlip(1), **settings)
+
+
+def test_an_epoch_of_augmented_batches_is_a_function_of_its_seed():
+    first, again, other = (torch.cat([batch.x for batch in loader().shuffled(seed)]) for seed in (3, 3, 4))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_augmentation_neither_changes_the_order_nor_touches_evaluation():
+    plain = TensorLoader(images(20), torch.arange(20), 8)
+    for augmented, batch in zip(loader().shuffled(3), plain.shuffled(3), strict=True):
+        assert torch.equal(augmented.y, batch.y)
+        assert torch.equal(augmented.index, batch.index)
+        assert not torch.equal(augmented.x, batch.x)
+    assert torch.equal(torch.cat([batch.x for batch in loader()]), images(20))
+
+
+def test_devices_see_the_images_that_one_device_would_see():
+    whole = {int(y): x for batch in loader().shuffled(5) for x, y in zip(batch.x, batch.y, strict=True)}
+    for rank in (0, 1):
+        for batch in loader().shuffled(5, rank, 2):
+            for x, y in zip(batch.x, batch.y, strict=True):
+                assert torch.equal(x, whole[int(y)])
+
+
+def test_images_stay_bytes_in_memory_and_are_normalised_batch_by_batch():
+    x = images(20).to(torch.uint8)
+    batches = loader(normalize=lambda x: x.float() / 255)
+    batches.x = x
+    assert torch.equal(torch.cat([batch.x for batch in batches]), x.float() / 255)
+    moved = batches.to(torch.device("cpu"))
+    assert moved.x.dtype == torch.uint8
+    for here, there in zip(batches.shuffled(1), moved.shuffled(1), strict=True):
+        assert here.x.is_floating_point()
+        assert torch.equal(here.x, there.x)
