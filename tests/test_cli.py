@@ -37,13 +37,18 @@ def result_of(out):
         (["train", "--dataset", "mnist", "--data-dir", "nowhere"], "nowhere does not exist"),
         (["list", "colours"], "no list of 'colours'"),
         (["fly"], "No such command"),
+        (["reproduce", "table9"], "no 'table9' to reproduce"),
+        (["reproduce", "table1", "--methods", "magic"], "Unknown method 'magic'"),
+        (["reproduce", "table1", "--datasets", "digits", "--backend", "slurm"], "Unknown backend 'slurm'"),
+        (["reproduce", "table1", "--datasets", "digits", "--noises", ","], "separated by commas"),
+        (["report", "nowhere"], "nowhere does not exist"),
         (["train", "--wings"], "--wings"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_nothing_is_written(tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
     arguments = [str(tmp_path / "empty") if a == "EMPTY" else a for a in arguments]
-    if arguments[0] == "train":
+    if arguments[0] in ("train", "reproduce"):
         arguments += ["--out", str(tmp_path / "runs")]
     done = volmin(*arguments)
     assert done.returncode == 2
@@ -118,3 +123,21 @@ def test_lists(what):
 @pytest.mark.parametrize("command", ["demo", "train", "list"])
 def test_help_has_an_example(command):
     assert "Example: volmin" in volmin(command, "--help").stdout
+
+
+def test_reproduce_then_a_dry_run_then_a_report(tmp_path):
+    grid = ["--datasets", "digits", "--noises", "pair:0.35", "--methods", "cross_entropy", "--epochs", 2]
+    done = volmin("reproduce", "table1", *grid, "--seeds", 2, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Cross-entropy" in done.stdout
+    files = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert files == {"table1.md", "table1.tex", "table1.csv", "table1.json", "table1.png"}
+    plan = volmin("reproduce", "table1", *grid, "--seeds", 3, "--out", tmp_path, "--dry-run")
+    assert "2 done, 0 broken, 1 missing; 3 runs in all." in plan.stdout
+    assert "Time left with --jobs 1: about" in plan.stdout
+    page = volmin("report", tmp_path, "--out", tmp_path / "page")
+    assert page.returncode == 0, page.stderr
+    assert "2 finished runs" in page.stdout
+    html = (tmp_path / "page" / "report.html").read_text()
+    assert html.count("<td>cross_entropy</td>") == 2
+    assert len((tmp_path / "page" / "records.jsonl").read_text().splitlines()) == 2

@@ -6,7 +6,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 
 BAD_INPUT = 2
+INTERRUPTED = 130
 
 
 def main() -> None:
@@ -29,15 +30,15 @@ def main() -> None:
     except typer.TyperException as error:
         _fail(error.format_message())
     except (KeyboardInterrupt, typer.Abort):
-        print("volmin: stopped. The same command goes on from the last epoch.", file=sys.stderr)
-        sys.exit(130)
+        status = INTERRUPTED
     except (ValueError, OSError, ArithmeticError) as error:
         _fail(str(error))
-    else:
-        sys.exit(status if isinstance(status, int) else 0)
+    if status == INTERRUPTED:
+        print("volmin: stopped. The same command goes on from the last epoch.", file=sys.stderr)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     print(f"volmin: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(BAD_INPUT)
 
@@ -102,6 +103,61 @@ def train(
     train_and_show(chosen, out, data_dir)
 
 
+@app.command(
+    epilog="Example: volmin reproduce table1 --datasets mnist --methods volminnet,forward --seeds 2 --jobs 2",
+)
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(help="table1, table2, table3, figure1, figure3, figure4, figure5 or ablation.")
+    ],
+    datasets: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    noises: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas; others may join.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 1 to N; the paper's five by default.")] = None,
+    preset: Annotated[str, typer.Option(help="Settings; see: volmin list presets.")] = "official",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Another length of training, for a quick look.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time, one thread each.")] = 1,
+    backend: Annotated[str, typer.Option(help="loky (this machine), dask or ray (a cluster).")] = "loky",
+    address: Annotated[
+        str | None, typer.Option(help="Of a running dask scheduler or ray head; else one is started here.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the official files of the data sets.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is done and what is missing.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder that holds the run folders and the tables.")] = Path("runs"),
+) -> int:
+    """Run what a table or figure of the paper needs, and show ours beside the paper's.
+
+    What is finished is not run again; after an interruption, the same command goes on.
+    """
+    from volmin.experiments import commands, paper
+
+    if what in commands.DRAWINGS:
+        return commands.draw_and_show(what, out)
+    study = paper.study(what).select(_names(datasets), _names(noises), _names(methods), seeds)
+    return commands.reproduce_and_show(
+        study,
+        out,
+        preset=preset,
+        epochs=epochs,
+        data_dir=data_dir,
+        jobs=jobs,
+        backend=backend,  # type: ignore[arg-type]
+        address=address,
+        dry_run=dry_run,
+    )
+
+
+@app.command(epilog="Example: volmin report runs --out report")
+def report(
+    source: Annotated[Path, typer.Argument(help="A folder of runs, a folder or file of .jsonl records.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write; by default beside the runs.")] = None,
+) -> None:
+    """Put finished runs on one page: tables beside the paper's, curves, and every run; with the tables as files."""
+    from volmin.experiments import commands
+
+    commands.report_and_show(source, out or (source if source.is_dir() else source.parent))
+
+
 @app.command(name="list", epilog="Example: volmin list methods")
 def list_(
     what: Annotated[
@@ -112,6 +168,15 @@ def list_(
     from volmin.experiments import catalogue
 
     catalogue.show(what)
+
+
+def _names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError(f"A list of names separated by commas was expected, but {text!r} was given.")
+    return names
 
 
 def _parse_option(text: str) -> tuple[str, Any]:

@@ -46,13 +46,7 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
     ) -> None:
         self.title, self.epochs, self.interval = title, epochs, interval
         self.console = console or Console(stderr=True, quiet=quiet)
-        self.bar = Progress(
-            *_columns(),
-            TextColumn("{task.fields[state]}"),
-            console=self.console,
-            transient=True,
-            disable=quiet or not self.console.is_terminal,
-        )
+        self.bar = _bar(self.console, quiet)
         self.task = self.bar.add_task(title, total=epochs, state="")
         self.last_line = -float("inf")
 
@@ -79,6 +73,49 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
             self.console.print(f"{self.title}  epoch {done}/{self.epochs}  {state}  {left} left", soft_wrap=True)
 
 
+class GridProgress(AbstractContextManager["GridProgress"]):
+    """Shows many runs as one: epochs done of all, with the time left, and a line for each run that ends.
+
+    Args:
+        epochs: of all runs together.
+        done: of those, before this start.
+        console: where to show it; standard error by default.
+        interval: least number of seconds between two plain lines.
+    """
+
+    def __init__(self, epochs: int, done: int, console: Console | None = None, interval: float = 30) -> None:
+        self.epochs, self.before, self.interval = epochs, done, interval
+        self.console = console or Console(stderr=True, highlight=False)
+        self.bar = _bar(self.console)
+        self.task = self.bar.add_task("epochs", total=epochs, completed=done, state="")
+        self.started = self.last_line = time.monotonic()
+
+    def __enter__(self) -> GridProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def update(self, done: int, ended: int, runs: int) -> None:
+        """Epochs done, and how many of the runs have ended."""
+        state = f"{ended} of {runs} runs"
+        self.bar.update(self.task, completed=done, state=state)
+        now = time.monotonic()
+        if self.console.is_terminal or now - self.last_line < self.interval:
+            return
+        self.last_line = now
+        here = done - self.before
+        left = f"  {duration((self.epochs - done) * (now - self.started) / here)} left" if here > 0 else ""
+        self.console.print(f"{state}  epoch {done:,} of {self.epochs:,}{left}", soft_wrap=True)
+
+    def finished(self, title: str, outcome: str) -> None:
+        """Say what became of a run."""
+        self.console.print(f"{title}: {outcome}", soft_wrap=True, markup=False)
+
+
 def tracked(items: Iterable[Item], title: str, total: int, console: Console | None = None) -> Iterator[Item]:
     """The items as they come, with their progress shown once the work has taken two seconds."""
     console = console or Console(stderr=True)
@@ -99,6 +136,16 @@ def tracked(items: Iterable[Item], title: str, total: int, console: Console | No
                 console.print(f"{title}  {done}/{total}  {left} left", soft_wrap=True)
     finally:
         bar.stop()
+
+
+def _bar(console: Console, quiet: bool = False) -> Progress:
+    return Progress(
+        *_columns(),
+        TextColumn("{task.fields[state]}"),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
 
 
 def _columns() -> tuple[ProgressColumn, ...]:

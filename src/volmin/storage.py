@@ -9,6 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
+
+class BusyError(OSError):
+    """Another process is at work in a folder."""
+
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
@@ -22,6 +28,24 @@ def replace_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; where one is at work already, a ``BusyError`` says so.
+
+    The operating system lifts the lock of a process that dies, so a folder is never left locked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BusyError(f"Another process is at work in {folder}: wait for it to end, or stop it.") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_text(path: Path, text: str) -> None:

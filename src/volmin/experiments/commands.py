@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from lightning_fabric import Fabric
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from volmin.experiments import tables
+from volmin.experiments.grid import Backend, Standing, check_backend, run_grid, seconds_left, standing, title
+from volmin.experiments.paper import STUDIES, Study
+from volmin.experiments.records import RunRecord, read_records, read_run, write_records
 from volmin.experiments.run import read_result, run, set_up
 from volmin.experiments.spec import RunSpec
+from volmin.experiments.tables import ResultTable, build_table
 from volmin.progress import EpochProgress, duration
+from volmin.report import Section, write_grid_report
+from volmin.report.figures import curve_panels, svg, write_figure
+from volmin.storage import write_text
 
 
 def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> None:
@@ -40,6 +51,128 @@ def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> No
     table.add_row("training took", duration(result["seconds"]), each)
     console.print(table)
     console.print(f"kept in        {folder}", soft_wrap=True)
+
+
+def reproduce_and_show(
+    study: Study,
+    out: Path,
+    *,
+    preset: str = "official",
+    epochs: int | None = None,
+    data_dir: Path | None = None,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    address: str | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Run what a study lacks, print and write its tables; returns the exit code: 1 where runs failed."""
+    console = Console(highlight=False)
+    check_backend(backend)
+    specs = study.specs(preset, epochs)
+    if dry_run:
+        _show_plan(console, [standing(spec, out) for spec in specs], jobs)
+        return 0
+    standings = run_grid(specs, out, data_dir=data_dir, jobs=jobs, backend=backend, address=address)
+    records = [record for spec in specs if (record := read_run(spec.folder(out))) is not None]
+    table = build_table(study, records, preset, epochs)
+    _show_table(console, table)
+    written = write_tables(table, out)
+    if panels := tables.curves(study, records, preset, epochs):
+        written.append(write_figure(curve_panels(panels, study.metric), out / f"{study.name}.png"))
+    console.print(f"written        {', '.join(path.name for path in written)} in {out}", soft_wrap=True)
+    failed = [one for one in standings if one.state != "done"]
+    for one in failed:
+        console.print(f"{title(one.spec)}: {one.remark}", markup=False, soft_wrap=True, style="red")
+    if failed:
+        console.print(f"{len(failed)} of {len(standings)} runs did not finish. The same command tries them again.")
+    return 1 if failed else 0
+
+
+def _show_table(console: Console, table: ResultTable) -> None:
+    console.print(f"{tables.caption(table)}.", style="bold", soft_wrap=True)
+    for dataset in table.filled_datasets:
+        console.print(tables.terminal(table, dataset))
+    console.print()
+
+
+def write_tables(table: ResultTable, out: Path) -> list[Path]:
+    """Write a table as Markdown, LaTeX, CSV and JSON."""
+    by_dataset = {".md": tables.markdown, ".tex": tables.latex}
+    texts = {
+        suffix: "\n".join(form(table, dataset) for dataset in table.filled_datasets)
+        for suffix, form in by_dataset.items()
+    }
+    texts |= {".csv": tables.as_csv(table), ".json": tables.as_json(table)}
+    paths = [out / f"{table.study.name}{suffix}" for suffix in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
+    return paths
+
+
+def draw_and_show(name: str, out: Path) -> int:
+    """Draw a figure of the paper that needs no training."""
+    from volmin.report import simplex
+
+    figure = getattr(simplex, DRAWINGS[name])()
+    paths = [write_figure(figure, out / f"{name}{suffix}") for suffix in (".png", ".pdf")]
+    Console(highlight=False).print(f"written        {', '.join(map(str, paths))}", soft_wrap=True)
+    return 0
+
+
+DRAWINGS = {"figure1": "minimum_volume_figure", "figure3": "scattered_figure"}
+
+
+def report_and_show(source: Path, out: Path) -> None:
+    """Put all finished runs below ``source`` on one page in ``out``, with the tables and the records as files."""
+    console = Console(highlight=False)
+    records = read_records(source)
+    if not records:
+        raise ValueError(f"There is no finished run in {source}: volmin train and volmin reproduce make them.")
+    sections = []
+    for study in _studies_of(records):
+        for preset, epochs in tables.settings(study, records):
+            table = build_table(study, records, preset, epochs)
+            sections.append(_section(table, tables.curves(study, records, preset, epochs)))
+            _show_table(console, table)
+    write_grid_report(out / "report.html", sections, [(record.spec, record.result) for record in records])
+    write_records(out / "records.jsonl", records)
+    console.print(f"{len(records)} finished runs; open {out / 'report.html'} to look at them.", soft_wrap=True)
+
+
+def _studies_of(records: Sequence[RunRecord]) -> list[Study]:
+    """The paper's studies on the data sets that were run; the first takes in what the paper does not have."""
+    run = dict.fromkeys(record.spec["dataset"] for record in records)
+    first, *others = STUDIES.values()
+    own = [name for name in run if name in first.datasets or not any(name in study.datasets for study in others)]
+    studies = [tables.covering(first, [record for record in records if record.spec["dataset"] in own])]
+    studies += [study.select([name for name in study.datasets if name in run]) for study in others]
+    return [study for study in studies if set(study.datasets) & set(run)]
+
+
+def _section(table: ResultTable, panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> Section:
+    return Section(
+        table.study.title,
+        tables.caption(table),
+        {name: (tables.columns(table, name), tables.texts(table, name)) for name in table.filled_datasets},
+        svg(curve_panels(panels, table.study.metric)) if panels else None,
+    )
+
+
+def _show_plan(console: Console, standings: Sequence[Standing], jobs: int) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("method", "data set", "noise", "seed", "state", ""):
+        table.add_column(column, header_style="dim", no_wrap=True)
+    colours = {"done": "green", "broken": "yellow", "missing": "dim"}
+    for one in standings:
+        spec, state = one.spec, f"[{colours[one.state]}]{one.state}[/]"
+        table.add_row(spec.method, spec.dataset, spec.noise, str(spec.seed), state, escape(one.remark))
+    console.print(table)
+    counts = Counter(one.state for one in standings)
+    console.print(", ".join(f"{counts[state]} {state}" for state in colours) + f"; {len(standings)} runs in all.")
+    if counts["done"] < len(standings):
+        left = seconds_left(standings, jobs)
+        guess = "unknown until a run has begun" if left is None else f"about {duration(left)}"
+        console.print(f"Time left with --jobs {jobs}: {guess}.")
 
 
 def launch(devices: int) -> Fabric:

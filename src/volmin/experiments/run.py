@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +26,7 @@ from volmin import methods, networks, noise
 from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, load_dataset, noisy_split
 from volmin.experiments.spec import RunSpec
 from volmin.methods.base import Method
-from volmin.storage import replace_file, write_json, write_text
+from volmin.storage import only_process, replace_file, write_json, write_text
 from volmin.training import Record, clean_probs, fit, selected
 from volmin.transition import log_volume, transition_error
 
@@ -88,11 +89,13 @@ def run(
             if on_epoch is not None:
                 on_epoch(history)
 
-    if fabric.is_global_zero:
-        write_json(folder / "spec.json", spec.as_json())
     test = experiment.test.to(fabric.device)
     checkpoint = folder / "checkpoint.ckpt"
-    with _threads(spec.threads):
+    with only_process(folder) if fabric.is_global_zero else nullcontext(), _threads(spec.threads):
+        if fabric.world_size == 1 and (result := read_result(folder)) is not None:
+            return result  # another process finished it just now
+        if fabric.is_global_zero:
+            write_json(folder / "spec.json", spec.as_json())
         history = fit(
             experiment.method,
             experiment.train,
@@ -105,10 +108,10 @@ def run(
             on_epoch=after_epoch,
         )
         result = _result(experiment, history)
-    if fabric.is_global_zero:
-        metrics.update(history)
-        _write(folder, experiment.method, result)
-        checkpoint.unlink(missing_ok=True)
+        if fabric.is_global_zero:
+            metrics.update(history)
+            _write(folder, experiment.method, result)
+            checkpoint.unlink(missing_ok=True)
     return result
 
 
@@ -126,6 +129,15 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run, or None."""
     path = folder / "result.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def read_metrics(folder: Path) -> list[Record]:
+    """The epochs that a run has recorded. A last line that was cut off is left out, as resuming will write it anew."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def _test_figures(method: Method, test: TensorLoader, T: NDArray[np.float64]) -> dict[str, float]:
@@ -162,8 +174,20 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
         "seconds": sum(record["seconds"] for record in history),
         "seconds_per_epoch": fmean(record["seconds"] for record in history),
         "versions": {name: version(name) for name in ("volmin", "torch", "numpy")}
-        | {"python": platform.python_version()},
+        | {"python": platform.python_version(), "commit": _commit()},
     }
+
+
+def _commit() -> str | None:
+    """The commit of a source checkout, marked where files were changed; None for an installed package."""
+    source = Path(__file__).parents[2]
+    if not (source.parent / ".git").exists():
+        return None
+    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def _noise_rate(method: Method, train: TensorLoader) -> float | None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2")
+from volmin.storage import replace_file
+
+COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d", "#b45309", "#64748b")
 _INK = "#010203"
 """A colour nothing else has: the page's own text colour takes its place."""
 
@@ -43,7 +49,46 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], chosen
         accuracy.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         error.set(title="Error of the estimated T", xlabel="epoch", ylim=(0, None))
         accuracy.legend(frameon=False, loc="lower right")
-        return _svg(figure)
+        return svg(figure)
+
+
+def curve_panels(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], metric: str) -> Figure:
+    """A metric by epoch: a panel for each setting, a line for the mean of each method's seeds.
+
+    The shade is one standard deviation; a method that trains for longer than others has a longer line.
+    """
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(3.3 * columns, 2.8 * rows + 0.6), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).flat
+        names = dict.fromkeys(name for panel in panels.values() for name in panel)
+        colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
+        for axes, (title, lines) in zip(grid, panels.items(), strict=False):
+            for name, curves in lines.items():
+                length = min(map(len, curves))
+                values = np.array([curve[:length] for curve in curves])
+                mean, std, epochs = values.mean(0), values.std(0), np.arange(1, length + 1)
+                axes.plot(epochs, mean, color=colours[name], label=name, linewidth=1.8)
+                axes.fill_between(epochs, mean - std, mean + std, color=colours[name], alpha=0.2, linewidth=0)
+            axes.set(title=title, xlabel="epoch")
+            if metric == "accuracy":
+                axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            else:
+                axes.set_ylim(0, None)
+        for axes in list(figure.axes)[len(panels) :]:
+            axes.remove()
+        figure.axes[0].set_ylabel("test accuracy" if metric == "accuracy" else "error of T")
+        handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False)
+    return figure
+
+
+def write_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure, black on white, as the format that the suffix names, or nothing."""
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=200, facecolor="white")
+    return path
 
 
 def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str, chosen: int, colour: str) -> None:
@@ -56,7 +101,8 @@ def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str
     axes.plot(*zip(*marked, strict=True), "o", color=colour, markersize=7)
 
 
-def _svg(figure: Figure) -> Markup:
+def svg(figure: Figure) -> Markup:
+    """A figure as part of a page."""
     buffer = io.StringIO()
     nothing_said = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing_said)

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from volmin import __version__
+from volmin.progress import duration
 from volmin.report.figures import learning_curves
 from volmin.storage import write_text
 from volmin.transition import transition_error
@@ -53,3 +55,23 @@ def write_run_report(path: Path, story: RunStory) -> None:
         version=__version__,
     )
     write_text(path, page)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of many runs, data set by data set, and its curves."""
+
+    title: str
+    caption: str
+    tables: Mapping[str, tuple[Sequence[str], Mapping[str, Sequence[Any]]]]
+    """By data set: the columns, and by row the cells with ``ours``, ``seeds``, ``paper``, ``difference``, ``best``."""
+    figure: Markup | None
+
+
+def write_grid_report(
+    path: Path, sections: Sequence[Section], runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> None:
+    """Write the page of many runs; ``runs`` are their specs and results."""
+    title = f"{len(runs)} run{'s'[: len(runs) != 1]}"
+    template = _PAGES.get_template("grid.html")
+    write_text(path, template.render(title=title, sections=sections, runs=runs, duration=duration, version=__version__))

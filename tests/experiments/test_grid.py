@@ -1,0 +1,183 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+
+from volmin.experiments import grid, run, spec
+from volmin.storage import BusyError, only_process
+
+CELLS = [("volminnet", 1), ("cross_entropy", 1), ("volminnet", 2)]
+TIMES = ("seconds", "seconds_per_epoch")
+
+
+def specs(epochs=3):
+    return [spec.resolve("digits", "pair:0.35", method, seed=seed, epochs=epochs) for method, seed in CELLS]
+
+
+def results(out):
+    found = {path.parent.name: json.loads(path.read_text()) for path in out.glob("*/result.json")}
+    return {name: {k: v for k, v in result.items() if k not in TIMES} for name, result in found.items()}
+
+
+@pytest.fixture(scope="module")
+def one_by_one(tmp_path_factory, digits):
+    """The runs, one after another in this process: what every way of running them must give."""
+    out = tmp_path_factory.mktemp("one_by_one")
+    for each in specs():
+        run.run(run.set_up(each, dataset=digits), out)
+    return out
+
+
+def test_two_workers_give_the_results_of_one_process_and_finished_runs_are_left_alone(one_by_one, tmp_path):
+    standings = grid.run_grid(specs(), tmp_path, jobs=2)
+    assert [one.state for one in standings] == ["done"] * 3
+    assert results(tmp_path) == results(one_by_one)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    grid.run_grid(specs(), tmp_path, jobs=2)
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+
+GRID = """
+import sys
+from pathlib import Path
+from test_grid import specs
+from volmin.experiments import grid
+if __name__ == "__main__":
+    grid.run_grid(specs(int(sys.argv[3])), Path(sys.argv[1]), jobs=2, backend=sys.argv[2])
+"""
+
+
+def start(out, backend, epochs):
+    here = str(Path(__file__).parent)
+    return subprocess.Popen(
+        [sys.executable, "-c", GRID, str(out), backend, str(epochs)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def worker_in(out, seconds=120):
+    """The process that works in one of the run folders, once there is one that has saved an epoch."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for lock in out.glob("*/.lock"):
+            if (lock.parent / "checkpoint.ckpt").exists():
+                for process in psutil.process_iter(["open_files"]):
+                    if any(file.path == str(lock) for file in process.info["open_files"] or []):
+                        return process
+        time.sleep(0.02)
+    raise AssertionError(f"no worker within {seconds} s")
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "loky",
+        *(
+            pytest.param(name, marks=pytest.mark.skipif(not find_spec(package), reason=f"{name} is not installed"))
+            for name, package in (("dask", "distributed"), ("ray", "ray"))
+        ),
+    ],
+)
+def test_the_runs_of_a_killed_worker_are_done_again_and_nothing_is_lost(one_by_one, tmp_path, backend):
+    process = start(tmp_path, backend, epochs=60)
+    worker_in(tmp_path).kill()
+    output, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    states = {one.state for one in (grid.standing(each, tmp_path) for each in specs(60))}
+    assert states == {"done"}, output
+
+
+def test_a_failing_run_is_recorded_with_its_error_and_stops_no_other(tmp_path, monkeypatch):
+    bad, good, _ = specs(2)
+
+    def run_or_fail(experiment, out):
+        if experiment.spec == bad:
+            raise ArithmeticError("The loss is not finite in epoch 1.")
+        return run.run(experiment, out)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grid, "run", run_or_fail)
+        standings = grid.run_grid([bad, good], tmp_path, jobs=1)
+    assert [one.state for one in standings] == ["broken", "done"]
+    assert standings[0].remark == "ArithmeticError: The loss is not finite in epoch 1."
+    again = grid.run_grid([bad, good], tmp_path, jobs=1)
+    assert [(one.state, one.error) for one in again] == [("done", None)] * 2
+
+
+def test_states_are_read_off_the_folders(tmp_path, digits):
+    done, broken, missing = specs(3)
+    run.run(run.set_up(done, dataset=digits), tmp_path)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(history):
+        raise Killed
+
+    with pytest.raises(Killed):
+        run.run(run.set_up(broken, dataset=digits), tmp_path, on_epoch=kill)
+    standings = [grid.standing(each, tmp_path) for each in (done, broken, missing)]
+    assert [one.state for one in standings] == ["done", "broken", "missing"]
+    assert [one.epochs_done for one in standings] == [3, 1, 0]
+    each = standings[0].seconds_per_epoch, standings[1].seconds_per_epoch
+    # Two epochs of cross-entropy and three of VolMinNet are left, by what epochs of each have taken.
+    assert grid.seconds_left(standings, 1) == pytest.approx(2 * each[1] + 3 * each[0])
+    assert grid.seconds_left(standings, 2) == pytest.approx((2 * each[1] + 3 * each[0]) / 2)
+    assert grid.seconds_left(standings[2:], 1) is None
+
+
+@pytest.mark.parametrize("method", ["t_revision", "co_teaching", "dmi", "ptd", "volminnet"])
+def test_the_number_of_epochs_is_known_without_the_data(method, digits):
+    each = spec.resolve("digits", "pair:0.35", method, epochs=6)
+    assert grid.planned_epochs(each) == run.set_up(each, dataset=digits).epochs
+
+
+def test_a_folder_in_which_another_process_works_is_left_to_it(tmp_path, digits):
+    each = specs(2)[0]
+    with only_process(each.folder(tmp_path)):
+        with pytest.raises(BusyError, match="Another process is at work in"):
+            run.run(run.set_up(each, dataset=digits), tmp_path)
+        assert not list(each.folder(tmp_path).glob("*.json"))
+    assert run.run(run.set_up(each, dataset=digits), tmp_path)["epochs"] == 2
+
+
+def test_bad_arguments_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="Unknown backend 'slurm'. Choose one of: loky, dask, ray"):
+        grid.run_grid(specs(), tmp_path, backend="slurm")
+    with pytest.raises(ValueError, match="jobs must be at least 1"):
+        grid.run_grid(specs(), tmp_path, jobs=0)
+    with pytest.raises(ValueError, match="Unknown noise 'swap:0.3'"):
+        grid.run_grid([spec.resolve("digits", "swap:0.3", "volminnet")], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_stops_and_the_same_command_goes_on_to_the_same_numbers(tmp_path):
+    arguments = ["reproduce", "table1", "--datasets", "digits", "--noises", "pair:0.35", "--seeds", "1", "--jobs", "2"]
+    command = [sys.executable, "-m", "volmin", *arguments, "--methods", "volminnet,cross_entropy", "--epochs", "60"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "a")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    worker_in(tmp_path / "a")
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "The same command goes on" in errors
+    assert "Traceback" not in errors
+    for folder in ("a", "b"):
+        subprocess.run([*command, "--out", str(tmp_path / folder)], check=True, capture_output=True, timeout=280)
+    assert len(results(tmp_path / "a")) == 2
+    assert results(tmp_path / "a") == results(tmp_path / "b")
