@@ -1,14 +1,23 @@
-"""Pages that are made from the code: one per method, from its docstring and options."""
+"""Pages that are made from the code and the recorded runs: one per method, the results, and their figures."""
 
 from __future__ import annotations
 
 import inspect
+import io
 import sys
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from volmin import methods
+from volmin.experiments import tables
+from volmin.experiments.records import read_records
+from volmin.report import simplex
+from volmin.report.figures import curve_panels, svg
+
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -23,9 +32,32 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     files.append(File.generated(config, "methods.md", content=_overview()))
+    for name, draw in (("figure1", simplex.minimum_volume_figure), ("figure3", simplex.scattered_figure)):
+        drawing = io.BytesIO()
+        draw().savefig(drawing, format="png", dpi=150, facecolor="white")
+        files.append(File.generated(config, f"figures/{name}.png", content=drawing.getvalue()))
     for name in methods.names():
         files.append(File.generated(config, f"methods/{name}.md", content=_page(name)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Put the tables of the recorded runs where the page of results asks for them."""
+    return markdown.replace("<!-- tables -->", _tables()) if page.file.src_uri == "results.md" else markdown
+
+
+def _tables() -> str:
+    records = read_records(RESULTS)
+    parts = []
+    for study in tables.studies_of(records):
+        for preset, epochs in tables.settings(study, records):
+            table = tables.build_table(study, records, preset, epochs)
+            parts.append(f"## {study.title}\n\n{tables.caption(table)}.\n")
+            parts += [tables.markdown(table, dataset) for dataset in table.filled_datasets]
+            if panels := tables.curves(study, records, preset, epochs):
+                figure = svg(curve_panels(panels, study.metric))
+                parts.append(f'<div class="figure">{"".join(figure.splitlines())}</div>\n')
+    return "\n".join(parts)
 
 
 def _overview() -> str:

@@ -1,20 +1,26 @@
-"""What the docs say of recorded runs is what the records say."""
+"""The records in the repository can be read, and the page of results is made from them."""
 
-import json
-import re
 from pathlib import Path
+
+from volmin.experiments import tables
+from volmin.experiments.records import read_records
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_table_of_the_docs_is_made_of_the_records():
-    records = [json.loads(line) for line in (ROOT / "results" / "mnist-volminnet.jsonl").read_text().splitlines()]
-    page = (ROOT / "docs" / "tasks" / "experiments.md").read_text()
-    rows = dict(re.findall(r"^\| (\w+:[\d.]+) \| (.*) \|$", page, re.MULTILINE))
-    assert len(rows) == len(records)
+def test_every_record_is_a_finished_run_that_its_own_spec_describes():
+    records = read_records(ROOT / "results")
+    assert records
     for record in records:
-        result = record["result"]
-        accuracy, _, error, rate = rows[record["spec"]["noise"]].split(" | ")
-        assert accuracy == f"{100 * result['accuracy']:.2f} %"
-        assert error == f"{result['transition_error']:.3f}"
-        assert rate == f"{100 * result['noise_rate_estimate']:.1f} %"
+        assert {"dataset", "noise", "method", "seed", "preset", "recipe", "options"} <= record.spec.keys()
+        assert 0 < record.result["accuracy"] <= 1
+        assert record.result["seconds"] > 0
+        assert {"volmin", "torch", "python"} <= record.result["versions"].keys()
+
+
+def test_the_published_settings_of_every_record_still_exist():
+    """A record that no table takes in would silently vanish from the page of results."""
+    records = read_records(ROOT / "results")
+    studies = tables.studies_of(records)
+    for record in records:
+        assert any(tables.settings(study, [record]) for study in studies), record.spec

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from volmin.experiments import tables
 from volmin.experiments.grid import Backend, Standing, check_backend, run_grid, seconds_left, standing, title
-from volmin.experiments.paper import STUDIES, Study
-from volmin.experiments.records import RunRecord, read_records, read_run, write_records
+from volmin.experiments.paper import Study
+from volmin.experiments.records import read_records, read_run, write_records
 from volmin.experiments.run import read_result, run, set_up
 from volmin.experiments.spec import RunSpec
 from volmin.experiments.tables import ResultTable, build_table
@@ -129,7 +129,7 @@ def report_and_show(source: Path, out: Path) -> None:
     if not records:
         raise ValueError(f"There is no finished run in {source}: volmin train and volmin reproduce make them.")
     sections = []
-    for study in _studies_of(records):
+    for study in tables.studies_of(records):
         for preset, epochs in tables.settings(study, records):
             table = build_table(study, records, preset, epochs)
             sections.append(_section(table, tables.curves(study, records, preset, epochs)))
@@ -137,16 +137,6 @@ def report_and_show(source: Path, out: Path) -> None:
     write_grid_report(out / "report.html", sections, [(record.spec, record.result) for record in records])
     write_records(out / "records.jsonl", records)
     console.print(f"{len(records)} finished runs; open {out / 'report.html'} to look at them.", soft_wrap=True)
-
-
-def _studies_of(records: Sequence[RunRecord]) -> list[Study]:
-    """The paper's studies on the data sets that were run; the first takes in what the paper does not have."""
-    run = dict.fromkeys(record.spec["dataset"] for record in records)
-    first, *others = STUDIES.values()
-    own = [name for name in run if name in first.datasets or not any(name in study.datasets for study in others)]
-    studies = [tables.covering(first, [record for record in records if record.spec["dataset"] in own])]
-    studies += [study.select([name for name in study.datasets if name in run]) for study in others]
-    return [study for study in studies if set(study.datasets) & set(run)]
 
 
 def _section(table: ResultTable, panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> Section:

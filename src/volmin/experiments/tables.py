@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rich.markup import escape
 from rich.table import Table as TerminalTable
 
-from volmin.experiments.paper import Published, Row, Study
+from volmin.experiments.paper import STUDIES, Published, Row, Study
 from volmin.experiments.records import RunRecord
 
 
@@ -121,6 +121,16 @@ def covering(study: Study, records: Iterable[RunRecord]) -> Study:
         dict.fromkeys([*(row.method for row in study.rows), *(spec["method"] for spec in specs)]),
         max(study.seeds, *(spec["seed"] for spec in specs), 1),
     )
+
+
+def studies_of(records: Sequence[RunRecord]) -> list[Study]:
+    """The paper's studies on the data sets that were run; the first takes in what the paper does not have."""
+    run = dict.fromkeys(record.spec["dataset"] for record in records)
+    first, *others = STUDIES.values()
+    own = [name for name in run if name in first.datasets or not any(name in study.datasets for study in others)]
+    studies = [covering(first, [record for record in records if record.spec["dataset"] in own])]
+    studies += [study.select([name for name in study.datasets if name in run]) for study in others]
+    return [study for study in studies if set(study.datasets) & set(run)]
 
 
 def settings(study: Study, records: Iterable[RunRecord]) -> list[tuple[str, int | None]]:
