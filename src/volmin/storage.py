@@ -45,6 +45,7 @@ def only_process(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
 
 
