@@ -250,6 +250,17 @@ def fit(
     return progress.history
 
 
+@contextmanager
+def thread_limit(count: int) -> Iterator[None]:
+    """Compute in ``count`` threads. Sums are split among them, so the number is part of what a result depends on."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def selected(history: Sequence[Record], selection: Selection) -> Record:
     """The record of the epoch that a rule chooses in the last phase."""
     last_phase = [record for record in history if record["phase"] == history[-1]["phase"]]

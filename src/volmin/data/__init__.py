@@ -8,7 +8,7 @@ from pathlib import Path
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip
 from volmin.data.base import DataError, Dataset, Part
 from volmin.data.batches import Batch, TensorLoader
-from volmin.data.splits import NoisySplit, noisy_split, split_indices
+from volmin.data.splits import NoisySplit, noisy_split, split_indices, without_anchors
 
 __all__ = [
     "AUGMENTATIONS",
@@ -24,6 +24,7 @@ __all__ = [
     "names",
     "noisy_split",
     "split_indices",
+    "without_anchors",
 ]
 
 SOURCES = {

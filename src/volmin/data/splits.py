@@ -1,4 +1,7 @@
-"""The protocol of the paper: corrupt all training labels, then hold out a tenth as noisy validation data."""
+"""The protocol of the paper: corrupt all training labels, then hold out a tenth as noisy validation data.
+
+Its ``/NA`` sets lose their likely anchor points before that.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +35,25 @@ def split_indices(count: int, seed: int, validation: float = 0.1) -> tuple[NDArr
     generator = np.random.RandomState(seed)
     train = generator.choice(count, int((1 - validation) * count), replace=False)
     return train, np.setdiff1d(np.arange(count), train)
+
+
+def without_anchors(part: Part, scores: NDArray[np.float64], share: float) -> Part:
+    """The part without that share of each class whose score is largest, in its old order.
+
+    Args:
+        part: inputs with clean labels.
+        scores: (N,) how sure a classifier is of each row's own class.
+        share: of each class; the number removed in all is the share of N, to the nearest row.
+    """
+    sizes = np.bincount(part.y)
+    quota = share * sizes
+    removed = np.floor(quota).astype(int)
+    # The largest remainders get the rows that rounding down has left over.
+    left_over = round(share * len(part)) - removed.sum()
+    removed[np.argsort(removed - quota, kind="stable")[:left_over]] += 1
+    kept = np.ones(len(part), bool)
+    for label, count in enumerate(removed):
+        rows = np.flatnonzero(part.y == label)
+        most_sure = np.argsort(-scores[rows], kind="stable")[:count]
+        kept[rows[most_sure]] = False
+    return Part(part.x[kept], part.y[kept])

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from volmin import data, methods, noise
-from volmin.experiments.presets import PRESETS
+from volmin.experiments import anchors
+from volmin.experiments.presets import NO_ANCHORS, PRESETS
 
 
 def show(what: str) -> None:
@@ -52,6 +53,10 @@ def _datasets() -> Table:
     table = _table("datasets", "name", "what it is", wrap="what it is")
     for name, description in data.SOURCES.items():
         table.add_row(name, description)
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in anchors.REMOVED.items())
+    table.add_row(
+        f"NAME{NO_ANCHORS}", f"without likely anchor points: the surest of each class are left out ({shares})"
+    )
     return table
 
 

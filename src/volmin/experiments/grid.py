@@ -23,7 +23,7 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 
 from volmin import methods, networks, noise
-from volmin.data import load_dataset
+from volmin.experiments import anchors
 from volmin.experiments.run import read_metrics, read_result, run, set_up
 from volmin.experiments.spec import RunSpec
 from volmin.progress import GridProgress
@@ -146,7 +146,7 @@ def check_backend(backend: str) -> None:
 def _check_inputs(specs: Sequence[RunSpec], data_dir: Path | None) -> None:
     """Find missing files and unknown noise before any worker starts."""
     for name in dict.fromkeys(spec.dataset for spec in specs):
-        classes = load_dataset(name, data_dir).num_classes
+        classes = anchors.load(name, data_dir).num_classes
         for spec in specs:
             if spec.dataset == name:
                 noise.parse(spec.noise, classes, spec.seed)
@@ -185,7 +185,7 @@ def _run_one(spec: RunSpec, out: Path, data_dir: Path | None) -> None:
 
 @lru_cache(maxsize=1)
 def _dataset(name: str, data_dir: Path | None) -> Any:
-    return load_dataset(name, data_dir)
+    return anchors.load(name, data_dir)
 
 
 def _read_error(folder: Path) -> str | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from volmin import methods, networks, noise
-from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, load_dataset, noisy_split
+from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, noisy_split
+from volmin.experiments import anchors
 from volmin.experiments.spec import RunSpec
 from volmin.methods.base import Method
 from volmin.storage import only_process, replace_file, write_json, write_text
-from volmin.training import Record, clean_probs, fit, selected
+from volmin.training import Record, clean_probs, fit, selected, thread_limit
 from volmin.transition import log_volume, transition_error
 
 EVALUATION_BATCH = 1000
@@ -52,8 +53,8 @@ class Experiment:
 
 
 def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Experiment:
-    """Load the data, draw the noise and build the method. Writes nothing."""
-    dataset = dataset or load_dataset(spec.dataset, data_dir)
+    """Load the data, draw the noise and build the method. Writes nothing below the folder of runs."""
+    dataset = dataset or anchors.load(spec.dataset, data_dir)
     T = noise.parse(spec.noise, dataset.num_classes, spec.seed)
     split = noisy_split(dataset.train, T, spec.seed)
     with torch.random.fork_rng():
@@ -91,7 +92,7 @@ def run(
 
     test = experiment.test.to(fabric.device)
     checkpoint = folder / "checkpoint.ckpt"
-    with only_process(folder) if fabric.is_global_zero else nullcontext(), _threads(spec.threads):
+    with only_process(folder) if fabric.is_global_zero else nullcontext(), thread_limit(spec.threads):
         if fabric.world_size == 1 and (result := read_result(folder)) is not None:
             return result  # another process finished it just now
         if fabric.is_global_zero:
@@ -113,16 +114,6 @@ def run(
             _write(folder, experiment.method, result)
             checkpoint.unlink(missing_ok=True)
     return result
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

@@ -42,7 +42,8 @@ class RunSpec:
         digest = hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:8]
         noise = Path(self.noise).stem if self.noise.endswith(".npy") else self.noise.replace(":", "")
         method = self.method.replace(":", ".")
-        return out / f"{self.dataset}-{noise}-{method}-s{self.seed}-{digest}"
+        dataset = self.dataset.replace("/", "-")
+        return out / f"{dataset}-{noise}-{method}-s{self.seed}-{digest}"
 
 
 def resolve(
