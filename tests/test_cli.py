@@ -35,6 +35,16 @@ def result_of(out):
         (["train", "--epochs", "many"], "--epochs"),
         (["train", "--dataset", "mnist", "--data-dir", "EMPTY"], "No MNIST files in"),
         (["train", "--dataset", "mnist", "--data-dir", "nowhere"], "nowhere does not exist"),
+        (["train", "--dataset", "TABLE"], "Name the label column of"),
+        (
+            ["train", "--dataset", "TABLE", "--label", "kind"],
+            "has no column 'kind'. Did you mean 'kinds'? It has: x, kinds",
+        ),
+        (["train", "--dataset", "TABLE", "--label", "kinds", "--labels", "a.npy"], "leave out --labels"),
+        (["train", "--dataset", "TABLE.xlsx", "--label", "kinds"], "or give the path of a table (.csv"),
+        (["train", "--dataset", "EMPTY"], "has no folders: put the images of each class into a folder"),
+        (["train", "--labels", "nowhere.npy"], "There is no file of labels at nowhere.npy"),
+        (["train", "--label", "kinds"], "no columns to choose from"),
         (["list", "colours"], "no list of 'colours'"),
         (["fly"], "No such command"),
         (["reproduce", "table9"], "no 'table9' to reproduce"),
@@ -47,7 +57,9 @@ def result_of(out):
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_nothing_is_written(tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
-    arguments = [str(tmp_path / "empty") if a == "EMPTY" else a for a in arguments]
+    (tmp_path / "t.csv").write_text("x,kinds\n1,a\n2,b\n")
+    places = {"EMPTY": str(tmp_path / "empty"), "TABLE": str(tmp_path / "t.csv")}
+    arguments = [places.get(a, a) for a in arguments]
     if arguments[0] in ("train", "reproduce"):
         arguments += ["--out", str(tmp_path / "runs")]
     done = volmin(*arguments)
@@ -68,6 +80,30 @@ def test_training_then_the_same_command_again(tmp_path):
     again = volmin(*arguments)
     assert "already finished" in again.stdout
     assert result_of(tmp_path) == result
+
+
+def test_training_on_a_table_of_ones_own(tmp_path):
+    rows = "".join(f"{i % 2}.{i % 7},{'<b>yes</b>' if i % 2 else 'no'}\n" for i in range(200))
+    (tmp_path / "t.csv").write_text("x,answer\n" + rows, encoding="utf-16")
+    arguments = [
+        "train",
+        "--dataset",
+        tmp_path / "t.csv",
+        "--label",
+        "answer",
+        "--epochs",
+        3,
+        "--out",
+        tmp_path / "runs",
+    ]
+    done = volmin(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy on given test labels" in done.stdout
+    assert "T error" not in done.stdout
+    assert "noise rate found" in done.stdout
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert json.loads((folder / "encoder.json").read_text())["classes"] == ["<b>yes</b>", "no"]
+    assert "already finished" in volmin(*arguments).stdout
 
 
 def test_a_heavy_volume_is_warned_of_in_one_line(tmp_path):

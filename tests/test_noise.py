@@ -106,3 +106,10 @@ def test_a_pickle_posing_as_a_matrix_is_not_loaded(tmp_path):
 def test_bad_labels_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
         noise.corrupt(labels, noise.pair(4, 0.2), 0)
+
+
+def test_pairs_of_labels_show_their_matrix():
+    clean = np.repeat([0, 1], [4, 5])
+    noisy = np.array([0, 0, 0, 1, 1, 1, 2, 2, 0])
+    T = noise.measured(noisy, clean, 3)
+    assert np.allclose(T, [[3 / 4, 1 / 5, 0], [1 / 4, 2 / 5, 0], [0, 2 / 5, 1]])

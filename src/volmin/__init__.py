@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from volmin.data import load_dataset
     from volmin.estimation import estimate_transition
     from volmin.estimator import NoisyLabelClassifier
+    from volmin.experiments.trained import load_run
     from volmin.identifiability import scatter
     from volmin.quality import label_quality
     from volmin.training import Recipe, fit
@@ -31,6 +32,7 @@ _HOMES = {
     "scatter": "identifiability",
     "label_quality": "quality",
     "NoisyLabelClassifier": "estimator",
+    "load_run": "experiments.trained",
 }
 _ROOMS = (
     "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
@@ -48,6 +50,7 @@ __all__ = [
     "intervals",
     "label_quality",
     "load_dataset",
+    "load_run",
     "log_volume",
     "losses",
     "methods",

@@ -65,8 +65,29 @@ def demo(
     epilog="Example: volmin train --dataset mnist --noise pair:0.45 --method volminnet --seed 1 --data-dir data/mnist",
 )
 def train(
-    dataset: Annotated[str, typer.Option(help="See: volmin list datasets.")] = "digits",
-    noise: Annotated[str, typer.Option(help="Noise to put on the labels; see: volmin list noise.")] = "pair:0.45",
+    dataset: Annotated[
+        str, typer.Option(help="See: volmin list datasets; or the path of a table or of a folder of images.")
+    ] = "digits",
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Noise to put on the labels (see: volmin list noise); pair:0.45 by default, and none on labels that "
+            "are noisy already."
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of a table: the given labels.")] = None,
+    clean: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Of a table: the true labels, where they are known.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Of a table: no feature; repeatable.")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:KEY]", help="Noisy labels of a named data set's training part: .npy, .npz, .csv, .pt."
+        ),
+    ] = None,
     method: Annotated[str, typer.Option(help="See: volmin list methods; or package.module:Class.")] = "volminnet",
     seed: Annotated[int, typer.Option(min=0, help="Of the noise, the split, the network and the training.")] = 1,
     preset: Annotated[str, typer.Option(help="Settings; see: volmin list presets.")] = "official",
@@ -88,10 +109,12 @@ def train(
     """
     from volmin.experiments import spec
     from volmin.experiments.commands import train_and_show
+    from volmin.experiments.sources import Source
 
+    source = Source(dataset, data_dir, label=label, clean=clean, ignore=tuple(ignore or ()), labels=labels)
     chosen = spec.resolve(
-        dataset,
-        noise,
+        source.kind,
+        source.check_noise(noise),
         method,
         seed=seed,
         preset=preset,
@@ -99,8 +122,10 @@ def train(
         options=dict(_parse_option(text) for text in option or []),
         devices=devices,
         threads=threads,
+        data=source.identity(),
+        rows=source.rows,
     )
-    train_and_show(chosen, out, data_dir)
+    train_and_show(chosen, out, source)
 
 
 @app.command(

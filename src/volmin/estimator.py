@@ -22,7 +22,6 @@ from volmin.progress import EpochProgress
 from volmin.training import Recipe, Selection, clean_probs, fit
 
 PREDICTION_BATCH = 4096
-_STEPS = 3000
 """Steps of optimisation that the automatic number of epochs aims at."""
 
 
@@ -145,16 +144,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return self.network(shape, num_classes)
 
     def _recipe(self, count: int) -> Recipe:
-        batch_size = self.batch_size or min(1024, max(16, count // 100))
-        steps = -(-count // batch_size)
-        epochs = self.epochs if self.epochs is not None else min(200, max(5, _STEPS // steps))
-        return Recipe(
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            selection=self.selection,
-        )
+        asked = {"epochs": self.epochs, "batch_size": self.batch_size}
+        asked = {name: value for name, value in asked.items() if value is not None}
+        return Recipe.for_rows(count, lr=self.lr, weight_decay=self.weight_decay, selection=self.selection, **asked)
 
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to train on and rows that choose the epoch: too few of the latter would choose by chance."""

@@ -42,6 +42,18 @@ def asymmetric(num_classes: int, rate: float, seed: int = 0) -> Matrix:
     return T
 
 
+def measured(noisy: ArrayLike, clean: ArrayLike, num_classes: int) -> Matrix:
+    """The matrix that pairs of labels show: the share of each noisy label among the rows of a clean class.
+
+    A class without rows keeps its label.
+    """
+    joint = np.zeros((num_classes, num_classes))
+    np.add.at(joint, (np.asarray(noisy), np.asarray(clean)), 1)
+    absent = joint.sum(axis=0) == 0
+    joint[absent, absent] = 1
+    return joint / joint.sum(axis=0)
+
+
 def parse(text: str, num_classes: int, seed: int = 0) -> Matrix:
     """The matrix that a noise specification describes.
 
@@ -51,7 +63,7 @@ def parse(text: str, num_classes: int, seed: int = 0) -> Matrix:
     if text.endswith(".npy"):
         return _from_file(Path(text), num_classes)
     kind, _, rate_text = text.partition(":")
-    if kind in ("clean", "none") and not rate_text:
+    if text in NONE:
         return np.eye(num_classes)
     try:
         rate = float(rate_text)
@@ -64,8 +76,9 @@ def parse(text: str, num_classes: int, seed: int = 0) -> Matrix:
     return _KINDS[kind](num_classes, rate)
 
 
+NONE = ("clean", "none")
 SPECIFICATIONS = {
-    "clean": "labels stay as they are",
+    "clean": "labels stay as they are (or: none)",
     "symmetric:RATE": "to any other class alike (short: sym:RATE)",
     "pair:RATE": "to the next class",
     "asymmetric:RATE": "to other classes by shares drawn from the seed (short: asym:RATE)",

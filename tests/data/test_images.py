@@ -6,7 +6,7 @@ from volmin.data import DataError
 from volmin.data.images import load_images
 
 
-def save(path, colour=(255, 0, 0), size=(10, 8), mode="RGB", **options):
+def save(path, colour=(255, 0, 0), size=(20, 18), mode="RGB", **options):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, colour).save(path, **options)
     return path
@@ -14,7 +14,7 @@ def save(path, colour=(255, 0, 0), size=(10, 8), mode="RGB", **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Red cats and blue dogs of 10 x 8 pixels, nested, with the litter that folders collect."""
+    """Red cats and blue dogs of 20 x 18 pixels, nested, with the litter that folders collect."""
     for i in range(3):
         save(tmp_path / "cat" / f"{i}.png")
         save(tmp_path / "dog" / "deep" / f"{i}.BMP", (0, 0, 255))
@@ -28,7 +28,7 @@ def test_a_folder_per_class(folder):
     images = load_images(folder)
     assert images.labels.tolist() == ["cat"] * 3 + ["dog"] * 3
     assert [path.name for path in images.paths] == ["0.png", "1.png", "2.png", "0.BMP", "1.BMP", "2.BMP"]
-    assert images.x.shape == (6, 3, 8, 10)
+    assert images.x.shape == (6, 3, 18, 20)
     assert str(images.x.dtype) == "torch.uint8"
     assert images.x[0, :, 3, 4].tolist() == [255, 0, 0]
     assert images.x[5, :, 3, 4].tolist() == [0, 0, 255]

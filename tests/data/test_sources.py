@@ -4,6 +4,7 @@ import torch
 
 from volmin import load_dataset, noise
 from volmin.data import Part, TensorLoader, noisy_split, split_indices
+from volmin.data.splits import held_out
 
 
 def test_digits_are_embedded_split_and_scaled(digits):
@@ -58,6 +59,14 @@ def test_devices_share_an_epoch_without_overlap():
     assert [[len(b) for b in share] for share in shares] == [[2, 2, 1], [2, 2, 1]]
     seen = sum((sum(share, []) for share in shares), [])
     assert len(seen) == len(set(seen)) == 10
+
+
+def test_rows_are_held_out_class_by_class():
+    labels = np.repeat([0, 1, 2, 3], [100, 10, 3, 2])
+    train, test = held_out(labels)
+    assert sorted([*train, *test]) == list(range(115))
+    assert np.bincount(labels[test]).tolist() == [20, 2, 1]
+    assert (held_out(labels)[1] == test).all()
 
 
 def test_lengths_that_differ_are_refused():

@@ -34,7 +34,7 @@ def test_a_run_folder_holds_what_it_should(finished):
     result, folder, experiment = finished
     assert folder.name.startswith("digits-pair0.35-volminnet-s1-")
     assert {path.name for path in folder.iterdir()} == {
-        "spec.json", "metrics.jsonl", "result.json", "transition.npy", "model.safetensors",
+        "spec.json", "metrics.jsonl", "result.json", "transition.npy", "model.safetensors", "encoder.json",
     }  # fmt: skip
     assert result.keys() >= FIELDS
     assert json.loads((folder / "result.json").read_text()) == result

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip
 from volmin.data.base import DataError, Dataset, Part
 from volmin.data.batches import Batch, TensorLoader
-from volmin.data.splits import NoisySplit, noisy_split, split_indices, without_anchors
+from volmin.data.splits import NoisySplit, noisy_split, split_indices, split_with, without_anchors
 
 __all__ = [
     "AUGMENTATIONS",
@@ -24,6 +25,7 @@ __all__ = [
     "names",
     "noisy_split",
     "split_indices",
+    "split_with",
     "without_anchors",
 ]
 
@@ -41,15 +43,29 @@ def names() -> list[str]:
     return list(SOURCES)
 
 
-def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """A data set with clean labels.
+def load_dataset(
+    name: str | Path,
+    data_dir: str | Path | None = None,
+    *,
+    label: str | None = None,
+    clean: str | None = None,
+    ignore: Sequence[str] = (),
+) -> Dataset:
+    """A data set by name, or from a file or folder of one's own.
 
     Args:
-        name: one of ``names()``.
+        name: one of ``names()``, the path of a table, or that of a folder with a folder of images per class.
         data_dir: folder with the official files as they come; by default they are downloaded, once.
+        label: the column of a table that holds the given labels.
+        clean: the column that holds the true labels, where they are known too.
+        ignore: columns that are no features.
     """
     if name not in SOURCES:
-        raise ValueError(f"Unknown data set {name!r}. Choose one of: {', '.join(SOURCES)}.")
+        from volmin.data.own import load_own
+
+        return load_own(name, label=label, clean=clean, ignore=ignore)
+    if label or clean or ignore:
+        raise ValueError(f"The data set {name} has no columns to choose from: leave out label, clean and ignore.")
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():
         raise DataError(f"The data directory {folder} does not exist.")

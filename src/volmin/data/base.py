@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,14 +31,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set with clean labels."""
+    """A data set, split into a training and a test part."""
 
     name: str
     train: Part
     test: Part
-    classes: tuple[str, ...]
+    classes: tuple[Any, ...]
+    """What the labels ``0 .. C-1`` stand for: names, or the labels of the user's file."""
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    noisy: NDArray[np.int64] | None = None
+    """(N,) noisy labels that came with the training part; where there are none, noise is drawn."""
+    clean: bool = True
+    """Whether the labels of the parts are true, and not merely those that were given."""
+    encoder: Mapping[str, Any] | None = None
+    """How the rows of a table became ``x``: the content of its ``TableEncoder``."""
 
     @property
     def num_classes(self) -> int:
@@ -46,9 +55,24 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.train.x.shape[1:])
 
+    def encoding(self) -> dict[str, Any]:
+        """All that is needed to give new rows to a network trained on these, in types that JSON has."""
+        return {
+            "classes": list(self.classes),
+            "shape": list(self.input_shape),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "table": None if self.encoder is None else dict(self.encoder),
+        }
+
     def normalize(self, x: Tensor) -> Tensor:
         """Inputs as a network takes them: uint8 images become standardised floats, features stay."""
-        if x.dtype != torch.uint8:
-            return x
-        mean, std = (torch.tensor(v, device=x.device).view(-1, 1, 1) for v in (self.mean, self.std))
-        return x.float().div_(255).sub_(mean).div_(std)
+        return standardize(x, self.mean, self.std)
+
+
+def standardize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """uint8 images as floats, with the mean and standard deviation of each channel taken out; features as they are."""
+    if x.dtype != torch.uint8:
+        return x
+    center, scale = (torch.tensor(v, device=x.device).view(-1, 1, 1) for v in (mean, std))
+    return x.float().div_(255).sub_(center).div_(scale)

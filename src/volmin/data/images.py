@@ -25,7 +25,7 @@ from volmin.data.tables import load_table
 from volmin.progress import tracked
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-LARGEST_SIDE = 64
+SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 """Of images whose size is left to the data."""
 
 _GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B")
@@ -59,7 +59,7 @@ def load_images(
         path: a folder with a folder of images per class, or a table of paths (relative to it) and labels.
         label: the label column of a table.
         path_column: its column of paths; by default the one whose values end like names of images.
-        size: (height, width) or the side of a square; by default that of the median image, at most 64.
+        size: (height, width) or the side of a square; by default that of the median image, within 16..64.
 
     Images that are missing or damaged are left out with a warning; it is an error if a class loses all of its images.
     """
@@ -117,7 +117,7 @@ def _header(path: Path) -> _Header:
 def _median_size(headers: Sequence[_Header]) -> tuple[int, int]:
     height, width = np.median([(header.height, header.width) for header in headers], axis=0)
     scale = min(1.0, LARGEST_SIDE / max(height, width))
-    return max(1, round(scale * height)), max(1, round(scale * width))
+    return max(SMALLEST_SIDE, round(scale * height)), max(SMALLEST_SIDE, round(scale * width))
 
 
 def _folder_per_class(root: Path) -> tuple[list[Path], NDArray[np.str_]]:

@@ -25,7 +25,11 @@ class NoisySplit:
 
 def noisy_split(part: Part, T: NDArray[np.float64], seed: int, validation: float = 0.1) -> NoisySplit:
     """Draw noisy labels from T and split, both bit for bit as the VolMinNet code does for the same seed."""
-    noisy = corrupt(part.y, T, seed, draw="authors")
+    return split_with(part, corrupt(part.y, T, seed, draw="authors"), seed, validation)
+
+
+def split_with(part: Part, noisy: NDArray[np.int64], seed: int, validation: float = 0.1) -> NoisySplit:
+    """The same split, with noisy labels that are there already."""
     train, held_out = split_indices(len(part), seed, validation)
     return NoisySplit(Part(part.x[train], noisy[train]), Part(part.x[held_out], noisy[held_out]), clean=part.y[train])
 
@@ -57,3 +61,14 @@ def without_anchors(part: Part, scores: NDArray[np.float64], share: float) -> Pa
         most_sure = np.argsort(-scores[rows], kind="stable")[:count]
         kept[rows[most_sure]] = False
     return Part(part.x[kept], part.y[kept])
+
+
+def held_out(labels: NDArray[np.int64], share: float = 0.2) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Training and test rows of data that has no test part: the same for all seeds, stratified, both ascending.
+
+    A class with fewer than three rows has them all in the training part.
+    """
+    generator = np.random.default_rng(0)
+    rows = [generator.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    test = np.sort(np.concatenate([here[: int(share * len(here) + 0.5)] for here in rows]))
+    return np.setdiff1d(np.arange(len(labels)), test), test

@@ -57,6 +57,8 @@ def _datasets() -> Table:
     table.add_row(
         f"NAME{NO_ANCHORS}", f"without likely anchor points: the surest of each class are left out ({shares})"
     )
+    table.add_row("FILE", "a table of your own (.csv, .tsv, .parquet, .npz) with --label COLUMN")
+    table.add_row("FOLDER", "images of your own, a folder per class")
     return table
 
 

@@ -17,6 +17,7 @@ from volmin.experiments.grid import Backend, Standing, check_backend, run_grid, 
 from volmin.experiments.paper import Study
 from volmin.experiments.records import read_records, read_run, write_records
 from volmin.experiments.run import read_result, run, set_up
+from volmin.experiments.sources import Source
 from volmin.experiments.spec import RunSpec
 from volmin.experiments.tables import ResultTable, build_table
 from volmin.progress import EpochProgress, duration
@@ -25,25 +26,27 @@ from volmin.report.figures import curve_panels, svg, write_figure
 from volmin.storage import write_text
 
 
-def train_and_show(spec: RunSpec, out: Path, data_dir: Path | None = None) -> None:
-    """Run ``spec`` below ``out`` with progress, and print its result."""
+def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
+    """Run ``spec`` on its data below ``out`` with progress, and print its result."""
     console = Console(highlight=False)
     folder = spec.folder(out)
-    title = f"{spec.method} on {spec.dataset}, {spec.noise}, seed {spec.seed}"
+    title = f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}"
     if (result := read_result(folder)) is not None:
         console.print(f"{title}: already finished.")
     else:
-        experiment = set_up(spec, data_dir)
+        experiment = set_up(spec, dataset=source.dataset)
         fabric = launch(spec.devices)
         with EpochProgress(title, experiment.epochs) as progress:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
         if not fabric.is_global_zero:
             return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("test accuracy", f"{result['accuracy']:.2%}", f"(last epoch {result['last_accuracy']:.2%})")
+    accuracy = "test accuracy" if result.get("test_labels") != "given" else "accuracy on given test labels"
+    table.add_row(accuracy, f"{result['accuracy']:.2%}", f"(last epoch {result['last_accuracy']:.2%})")
     if result["transition_error"] is not None:
         last = f"(last epoch {result['last_transition_error']:.4f})"
         table.add_row("T error", f"{result['transition_error']:.4f}", last)
+    if result["noise_rate_estimate"] is not None:
         table.add_row("noise rate found", f"{result['noise_rate_estimate']:.2%}")
     rule = "the last ten are averaged" if result["selection"] == "last" else f"by noisy {result['selection']}"
     table.add_row("chosen epoch", str(result["selected_epoch"]), f"of {result['epochs']}, {rule}")

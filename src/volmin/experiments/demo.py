@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from volmin import noise
 from volmin.data import load_dataset
 from volmin.experiments import run, spec
 from volmin.experiments.commands import matrices_side_by_side
@@ -42,7 +43,7 @@ def run_demo(out: Path, seed: int = 1) -> None:
             results[name] = run.run(experiment, Path(folder), on_epoch=keep)
 
     found, plain = (results[name] for name in METHODS)
-    T = experiments["volminnet"].T
+    T = noise.parse(NOISE, dataset.num_classes)
     estimate = as_matrix(experiments["volminnet"].method.transition())  # type: ignore[arg-type]
     seconds = time.perf_counter() - start
 

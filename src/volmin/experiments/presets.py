@@ -68,6 +68,10 @@ _MNIST = {
     "fast": Preset("lenet5", _MNIST_FAST, {"volminnet": {"warm_up": 0.1}}, published=False),
 }
 
+# Data of one's own: the recipe follows its size, the same under every name.
+_TABLE = Preset("mlp", Recipe.for_rows(1000), options=_DIGITS.options, published=False)
+_IMAGES = replace(_TABLE, network="fast_cnn")
+
 PRESETS: dict[str, dict[str, Preset]] = {
     "digits": {"paper": _DIGITS, "official": _DIGITS, "fast": _DIGITS},
     "mnist": _MNIST,
@@ -83,15 +87,17 @@ PRESETS: dict[str, dict[str, Preset]] = {
         "official": Preset("resnet34", _CIFAR100_OFFICIAL, {"volminnet": {"init": -4.5}}, augmentation="crop_flip"),
         "fast": _CIFAR_FAST,
     },
+    "table": {"paper": _TABLE, "official": _TABLE, "fast": _TABLE},
+    "images": {"paper": _IMAGES, "official": _IMAGES, "fast": _IMAGES},
 }
 
 
-def find(dataset: str, preset: str) -> Preset:
-    """The preset of a data set by name."""
+def find(dataset: str, preset: str, rows: int | None = None) -> Preset:
+    """The preset of a data set by name; for data of one's own, with a recipe for so many training rows."""
     whole = dataset.removesuffix(NO_ANCHORS)
     if whole not in PRESETS:
         raise ValueError(f"Unknown data set {dataset!r}. Choose one of: {', '.join(PRESETS)}.")
     found = PRESETS[whole]
     if preset not in found:
         raise ValueError(f"{dataset} has no preset {preset!r}. Choose one of: {', '.join(found)}.")
-    return found[preset]
+    return found[preset] if rows is None else replace(found[preset], recipe=Recipe.for_rows(rows))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from volmin import methods, networks, noise
-from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, noisy_split
+from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, split_with
 from volmin.experiments import anchors
 from volmin.experiments.spec import RunSpec
 from volmin.methods.base import Method
@@ -41,7 +41,9 @@ class Experiment:
     """A spec with its data, network and method, ready to train."""
 
     spec: RunSpec
-    T: NDArray[np.float64]
+    dataset: Dataset
+    T: NDArray[np.float64] | None
+    """(C, C) the matrix behind the noisy labels, where it is known."""
     method: Method
     train: TensorLoader
     validation: TensorLoader
@@ -55,8 +57,8 @@ class Experiment:
 def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Experiment:
     """Load the data, draw the noise and build the method. Writes nothing below the folder of runs."""
     dataset = dataset or anchors.load(spec.dataset, data_dir)
-    T = noise.parse(spec.noise, dataset.num_classes, spec.seed)
-    split = noisy_split(dataset.train, T, spec.seed)
+    noisy, T = _noisy_labels(dataset, spec)
+    split = split_with(dataset.train, noisy, spec.seed)
     with torch.random.fork_rng():
         torch.manual_seed(spec.seed)
         net = networks.build(spec.network, dataset.input_shape, dataset.num_classes)
@@ -66,7 +68,17 @@ def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None 
     validation, test = (
         TensorLoader(part.x, part.y, EVALUATION_BATCH, normalize=normalize) for part in (split.validation, dataset.test)
     )
-    return Experiment(spec, T, method, train, validation, test)
+    return Experiment(spec, dataset, T, method, train, validation, test)
+
+
+def _noisy_labels(dataset: Dataset, spec: RunSpec) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    """The labels to learn from, and the matrix behind them: what was drawn, or what came with the data."""
+    if dataset.noisy is not None:
+        return dataset.noisy, noise.measured(dataset.noisy, dataset.train.y, dataset.num_classes)
+    T = noise.parse(spec.noise, dataset.num_classes, spec.seed)
+    if spec.noise in noise.NONE:
+        return dataset.train.y, T if dataset.clean else None
+    return noise.corrupt(dataset.train.y, T, spec.seed, draw="authors"), T
 
 
 def run(
@@ -111,7 +123,7 @@ def run(
         result = _result(experiment, history)
         if fabric.is_global_zero:
             metrics.update(history)
-            _write(folder, experiment.method, result)
+            _write(folder, experiment, result)
             checkpoint.unlink(missing_ok=True)
     return result
 
@@ -131,12 +143,13 @@ def read_metrics(folder: Path) -> list[Record]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def _test_figures(method: Method, test: TensorLoader, T: NDArray[np.float64]) -> dict[str, float]:
+def _test_figures(method: Method, test: TensorLoader, T: NDArray[np.float64] | None) -> dict[str, float]:
     hits = clean_probs(method, test).argmax(1) == test.y.cpu()
     figures = {"accuracy": hits.double().mean().item()}
     with torch.no_grad():
         if (estimate := method.transition()) is not None:
-            figures["transition_error"] = transition_error(T, estimate)
+            if T is not None:
+                figures["transition_error"] = transition_error(T, estimate)
             figures["log_volume"] = log_volume(estimate).item()
     return figures
 
@@ -151,6 +164,7 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
         accuracy = fmean(of_phase[-REPORTED_LAST_EPOCHS:])
     return {
         "accuracy": accuracy,
+        "test_labels": "clean" if experiment.dataset.clean else "given",
         "transition_error": chosen.get("transition_error"),
         "selected_epoch": chosen["epoch"],
         "selection": rule,
@@ -191,8 +205,9 @@ def _noise_rate(method: Method, train: TensorLoader) -> float | None:
     return 1 - (priors * T.diagonal().cpu()).sum().item()
 
 
-def _write(folder: Path, method: Method, result: dict[str, Any]) -> None:
+def _write(folder: Path, experiment: Experiment, result: dict[str, Any]) -> None:
     """The artefacts first and ``result.json`` last: its presence says that all of them are complete."""
+    method = experiment.method
     with torch.no_grad():
         T = method.transition()
     if T is not None:
@@ -200,6 +215,7 @@ def _write(folder: Path, method: Method, result: dict[str, Any]) -> None:
             np.save(file, T.cpu().numpy())
     with replace_file(folder / "model.safetensors") as temporary:
         save_file({name: value.contiguous() for name, value in method.state_dict().items()}, temporary)
+    write_json(folder / "encoder.json", experiment.dataset.encoding())
     write_json(folder / "result.json", result)
 
 

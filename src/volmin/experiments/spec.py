@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,23 @@ class RunSpec:
     """Of each device's process. Another number rounds otherwise, and so is another run."""
     augmentation: str | None = None
     """What happens to training images, by its name in ``volmin.data.AUGMENTATIONS``."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What identifies data of one's own, or labels from a file: names, columns and a hash of the content."""
 
     def as_json(self) -> dict[str, Any]:
-        """The content of ``spec.json``; no augmentation is not mentioned."""
+        """The content of ``spec.json``; what a run does without (augmentation, own data) is not mentioned."""
         content = json.loads(json.dumps(asdict(self)))
-        return content if self.augmentation else {key: content[key] for key in content if key != "augmentation"}
+        return {key: value for key, value in content.items() if value or key not in ("augmentation", "data")}
 
     def folder(self, out: Path) -> Path:
         """Where the run lives: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
         digest = hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:8]
+        dataset = Path(self.data["file"]).stem if "file" in self.data else self.dataset
         noise = Path(self.noise).stem if self.noise.endswith(".npy") else self.noise.replace(":", "")
-        method = self.method.replace(":", ".")
-        dataset = self.dataset.replace("/", "-")
-        return out / f"{dataset}-{noise}-{method}-s{self.seed}-{digest}"
+        if "labels_file" in self.data:
+            noise = self.data["labels_key"] or Path(self.data["labels_file"]).stem
+        name = f"{dataset.replace('/', '-')}-{noise}-{self.method.replace(':', '.')}-s{self.seed}-{digest}"
+        return out / re.sub(r"[^\w.+-]+", "_", name)
 
 
 def resolve(
@@ -57,9 +62,14 @@ def resolve(
     options: Mapping[str, Any] | None = None,
     devices: int = 1,
     threads: int = 1,
+    data: Mapping[str, Any] | None = None,
+    rows: int | None = None,
 ) -> RunSpec:
-    """The spec that a preset, and what the user changed, come to. Unknown names raise a ``ValueError``."""
-    settings = presets.find(dataset, preset)
+    """The spec that a preset, and what the user changed, come to. Unknown names raise a ``ValueError``.
+
+    ``data`` and ``rows`` are what a ``Source`` tells of data of one's own, and of labels from a file.
+    """
+    settings = presets.find(dataset, preset, rows)
     kind = methods.get(method)
     methods.check_options(kind, options or {})
     recipe = settings.recipe_for(kind)
@@ -81,6 +91,7 @@ def resolve(
         devices=devices,
         threads=threads,
         augmentation=settings.augmentation,
+        data=data or {},
     )
 
 

@@ -1,0 +1,105 @@
+"""Noisy labels from a file: arrays, columns of tables, and the label sets of CIFAR-N."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from volmin.data.base import DataError
+from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
+from volmin.data.tables import check_column, labels_of, read_table
+
+SUFFIXES = (".npy", ".pt", *TABLE_SUFFIXES)
+
+
+def find_labels(text: str) -> tuple[Path, str | None]:
+    """The file and the key in ``FILE`` or ``FILE:KEY``; a file whose name holds a colon is a file."""
+    whole = Path(text)
+    head, _, key = text.rpartition(":")
+    path, key = (Path(head), key) if head and not whole.is_file() and Path(head).is_file() else (whole, None)
+    if not path.is_file():
+        raise DataError(f"There is no file of labels at {text}.")
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path} is not a file of labels that can be read: it must end in {', '.join(SUFFIXES)}.")
+    return path, key
+
+
+def read_labels(path: Path, key: str | None = None) -> NDArray[Any]:
+    """(N,) labels; the key names a column of a table or a label set of a ``.pt`` file."""
+    if path.suffix.lower() == ".npy":
+        return _vector(_read_npy(path), path)
+    if path.suffix.lower() == ".pt":
+        return _vector(_choose(read_label_sets(path), key, path), path)
+    frame = read_table(path)
+    if key is None and frame.width > 1:
+        raise DataError(f"Say which column of {path} holds the labels ({path}:COLUMN): {', '.join(frame.columns)}.")
+    check_column(frame, key or frame.columns[0], path)
+    return labels_of(frame[key or frame.columns[0]], path)
+
+
+def number_labels(labels: NDArray[Any], classes: tuple[Any, ...], count: int, path: str | Path) -> NDArray[np.int64]:
+    """Labels as numbers of classes, given as numbers or names; refused where they do not fit the training part."""
+    if len(labels) != count:
+        raise DataError(f"{path} holds {len(labels)} labels, but the training part has {count} rows.")
+    if labels.dtype.kind in "iu":
+        if labels.min() < 0 or labels.max() >= len(classes):
+            raise DataError(
+                f"The labels in {path} must lie in 0..{len(classes) - 1}, but span {labels.min()}..{labels.max()}."
+            )
+        return labels.astype(np.int64)
+    numbers = {str(name): number for number, name in enumerate(classes)}
+    unknown = sorted({str(label) for label in labels.tolist()} - set(numbers))
+    if unknown:
+        raise DataError(
+            f"{path} holds labels that are no classes: {', '.join(map(repr, unknown[:5]))}. "
+            f"The classes are: {', '.join(map(str, classes[:20]))}."
+        )
+    return np.array([numbers[str(label)] for label in labels.tolist()], np.int64)
+
+
+def read_label_sets(path: Path) -> Mapping[str, NDArray[Any]]:
+    """The sets of labels in a ``.pt`` file, which CIFAR-N comes in. Nothing but containers and arrays is unpickled."""
+    array = np.zeros(1, np.int64)
+    reconstruct: Any = array.__reduce__()[0]
+    scalar: Any = array[0].__reduce__()[0]
+    kinds = {type(np.dtype(kind)) for kind in (bool, "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
+    # NumPy 2 moved the functions that rebuild arrays; files by older versions name the old place.
+    places = [(reconstruct, "numpy.core.multiarray._reconstruct"), (scalar, "numpy.core.multiarray.scalar")]
+    try:
+        with torch.serialization.safe_globals([reconstruct, scalar, *places, np.ndarray, np.dtype, *kinds]):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} cannot be read safely as sets of labels ({reason}).") from None
+    return content if isinstance(content, dict) else {"labels": content}
+
+
+def _choose(sets: Mapping[str, Any], key: str | None, path: Path) -> Any:
+    if key is None and len(sets) == 1:
+        return next(iter(sets.values()))
+    if key is None or key not in sets:
+        asked = "Say which labels are meant" if key is None else f"There are no labels {key!r}"
+        raise DataError(f"{asked} ({path}:KEY). The file has: {', '.join(map(str, sets))}.")
+    return sets[key]
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not an array of labels: {error}") from None
+
+
+def _vector(values: Any, path: Path) -> NDArray[Any]:
+    labels = np.asarray(values)
+    if labels.ndim != 1 or labels.dtype.kind not in "biufU" or not len(labels):
+        raise DataError(f"{path} must hold one label per row, but holds {labels.dtype} of shape {labels.shape}.")
+    if labels.dtype.kind == "f" and (labels == np.floor(labels)).all():
+        return labels.astype(np.int64)
+    return labels

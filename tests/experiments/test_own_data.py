@@ -1,0 +1,198 @@
+"""Runs on data of one's own, on labels from files, and their use on new rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+
+from volmin import load_run, noise, transition_error
+from volmin.data import DataError
+from volmin.experiments import run, spec
+from volmin.experiments.sources import Source
+
+NAMES = np.array(["left", "right", "up"])
+T = noise.pair(3, 0.3)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Three clouds in the plane, 30 % of whose labels moved on; a text column, gaps and a running number besides."""
+    generator = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    centres = np.array([[-4, 0], [4, 0], [0, 4]])
+    x = centres[y] + generator.normal(size=(900, 2))
+    path = tmp_path_factory.mktemp("data") / "clouds & co.csv"
+    frame = pl.DataFrame(
+        {
+            "a": x[:, 0], "b": x[:, 1], "side": np.where(x[:, 0] > 0, "east, say", "west"),
+            "gap": [None if i % 5 else float(i % 7) for i in range(900)],
+            "given": NAMES[noise.corrupt(y, T, 0)], "truth": NAMES[y],
+        }
+    )  # fmt: skip
+    frame.write_csv(path)
+    return path
+
+
+def resolve(source, **changes):
+    settings = {"method": "volminnet", "epochs": 10} | changes
+    return spec.resolve(source.kind, source.check_noise(None), data=source.identity(), rows=source.rows, **settings)
+
+
+@pytest.fixture(scope="module")
+def finished(table, tmp_path_factory):
+    source = Source(str(table), label="given", clean="truth")
+    out = tmp_path_factory.mktemp("runs")
+    result = run.run(run.set_up(resolve(source), dataset=source.dataset), out)
+    (folder,) = out.iterdir()
+    return result, folder
+
+
+def test_true_labels_give_the_error_of_T(table, finished):
+    result, folder = finished
+    assert folder.name.startswith("clouds_co-none-volminnet-s1-")
+    assert result["test_labels"] == "clean"
+    assert result["accuracy"] > 0.95
+    assert result["transition_error"] < 0.15
+    assert transition_error(T, np.load(folder / "transition.npy")) < 0.15
+
+
+def test_without_true_labels_no_error_of_T_is_claimed(table, tmp_path):
+    source = Source(str(table), label="given", ignore=("truth",))
+    result = run.run(run.set_up(resolve(source), dataset=source.dataset), tmp_path)
+    assert result["test_labels"] == "given"
+    assert result["transition_error"] is None
+    assert 0.55 < result["accuracy"] < 0.85, "the test labels are wrong as often as the others"
+    assert result["noise_rate_estimate"] == pytest.approx(0.3, abs=0.07)
+    (metrics,) = tmp_path.glob("*/metrics.jsonl")
+    assert "transition_error" not in json.loads(metrics.read_text().splitlines()[0])
+
+
+def test_a_changed_file_or_column_is_another_run(table, tmp_path):
+    copy = tmp_path / table.name
+    copy.write_bytes(table.read_bytes())
+    folder = resolve(Source(str(table), label="given", clean="truth")).folder(tmp_path)
+    assert resolve(Source(str(copy), label="given", clean="truth")).folder(tmp_path) == folder
+    assert resolve(Source(str(copy), label="given", ignore=("truth",))).folder(tmp_path) != folder
+    copy.write_bytes(table.read_bytes().replace(b"west", b"West", 1))
+    assert resolve(Source(str(copy), label="given", clean="truth")).folder(tmp_path) != folder
+
+
+def test_named_data_keeps_its_name_and_spec():
+    source = Source("digits")
+    assert (source.kind, source.identity(), source.rows, source.check_noise(None)) == ("digits", {}, None, "pair:0.45")
+    assert "data" not in spec.resolve("digits", "pair:0.45", "volminnet").as_json()
+
+
+def test_a_finished_run_predicts_new_rows(table, finished):
+    _, folder = finished
+    trained = load_run(folder)
+    assert trained.classes == ("left", "right", "up")
+    assert np.allclose(trained.transition, np.load(folder / "transition.npy"))
+    frame = pl.read_csv(table)
+    truth = frame["truth"].to_numpy()
+    predicted = trained.predict(table)
+    assert np.mean(predicted == truth) > 0.95
+    probs = trained.predict_proba(frame.drop("given", "truth"))
+    assert probs.shape == (900, 3)
+    assert np.allclose(probs.sum(1), 1, atol=1e-6)
+    assert (np.array(trained.classes)[probs.argmax(1)] == predicted).all()
+    as_pandas = pd.DataFrame(frame.to_dict(as_series=False))
+    assert np.allclose(trained.predict_proba(as_pandas), probs)
+    odd = frame.head(1).with_columns(side=pl.lit("never seen"), a=pl.lit(None), gap=pl.lit(1e300))
+    assert np.isfinite(trained.predict_proba(odd)).all()
+    with pytest.raises(DataError, match="lacks columns that the encoding needs: a, side"):
+        trained.predict(frame.drop("a", "side"))
+    with pytest.raises(DataError, match=r"shape \(N, 7\), but are float64 of \(2, 2\)"):
+        trained.predict(np.zeros((2, 2)))
+
+
+def test_the_classifier_is_the_one_that_was_tested(table, finished):
+    result, folder = finished
+    data = Source(str(table), label="given", clean="truth").dataset
+    predicted = load_run(folder).predict(data.test.x)
+    assert np.mean(predicted == np.array(data.classes)[data.test.y]) == pytest.approx(result["accuracy"])
+
+
+def test_runs_that_cannot_be_loaded_say_why(finished, tmp_path):
+    _, folder = finished
+    with pytest.raises(DataError, match="does not exist"):
+        load_run(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="has not finished"):
+        load_run(tmp_path)
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    content = json.loads((tmp_path / "spec.json").read_text())
+    (tmp_path / "spec.json").write_text(json.dumps(content | {"method": "antigravity:Method"}))
+    with pytest.raises(DataError, match="method from outside"):
+        load_run(tmp_path)
+    (tmp_path / "spec.json").write_text(json.dumps(content))
+    assert load_run(tmp_path).classes
+    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(DataError, match="incomplete or damaged"):
+        load_run(tmp_path)
+
+
+def test_images_of_ones_own(tmp_path):
+    generator = np.random.default_rng(0)
+    for name, level in (("dark", 70), ("light", 180)):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for i in range(40):
+            pixels = generator.normal(level, 20, (16, 16)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / name / f"{i}.png")
+    source = Source(str(tmp_path / "pets"))
+    chosen = resolve(source, method="cross_entropy", epochs=3)
+    result = run.run(run.set_up(chosen, dataset=source.dataset), tmp_path / "runs")
+    assert result["accuracy"] > 0.9
+    trained = load_run(chosen.folder(tmp_path / "runs"))
+    assert trained.transition is None
+    paths = [tmp_path / "pets" / name / "0.png" for name in ("light", "dark")]
+    assert trained.predict(paths).tolist() == ["light", "dark"]
+    assert trained.predict(str(paths[0])).tolist() == ["light"]
+    (tmp_path / "broken.png").write_text("no image")
+    with pytest.raises(DataError, match="broken.png cannot be read"):
+        trained.predict([tmp_path / "broken.png"])
+    with pytest.raises(DataError, match="uint8"):
+        trained.predict(np.zeros((2, 1, 16, 16)))
+    before = chosen.folder(tmp_path)
+    Image.new("L", (16, 16), 3).save(tmp_path / "pets" / "dark" / "0.png")
+    assert resolve(Source(source.name), method="cross_entropy", epochs=3).folder(tmp_path) != before
+
+
+def test_labels_from_a_file_bring_their_matrix(tmp_path, digits):
+    noisy = noise.corrupt(digits.train.y, noise.pair(10, 0.35), 5)
+    torch.save({"clean_label": digits.train.y, "worse_label": noisy}, tmp_path / "human.pt")
+    source = Source("digits", labels=f"{tmp_path}/human.pt:worse_label")
+    chosen = resolve(source, epochs=3)
+    assert chosen.folder(tmp_path).name.startswith("digits-worse_label-volminnet-s1-")
+    experiment = run.set_up(chosen, dataset=source.dataset)
+    assert np.allclose(experiment.T, noise.measured(noisy, digits.train.y, 10))
+    trained_on = experiment.train.y.numpy()
+    rows = run.set_up(spec.resolve("digits", "clean", "volminnet"), dataset=digits).train.y.numpy()
+    assert np.mean(trained_on == rows) == pytest.approx(0.65, abs=0.03)
+    result = run.run(experiment, tmp_path / "runs")
+    estimate = np.load(chosen.folder(tmp_path / "runs") / "transition.npy")
+    assert result["transition_error"] == pytest.approx(transition_error(experiment.T, estimate))
+    assert result["test_labels"] == "clean"
+
+
+def test_labels_of_other_images_are_refused(tmp_path, digits):
+    torch.save({"clean_label": digits.train.y[::-1].copy(), "worse_label": digits.train.y}, tmp_path / "human.pt")
+    with pytest.raises(DataError, match="belongs to other images"):
+        _ = Source("digits", labels=f"{tmp_path}/human.pt:worse_label").dataset
+    np.save(tmp_path / "few.npy", digits.test.y)
+    with pytest.raises(DataError, match="360 labels, but the training part has 1437 rows"):
+        _ = Source("digits", labels=f"{tmp_path}/few.npy").dataset
+
+
+def test_noise_is_not_put_on_noisy_labels(table, tmp_path):
+    with pytest.raises(ValueError, match="leave out --noise pair:0.2"):
+        Source(str(table), label="given", clean="truth").check_noise("pair:0.2")
+    with pytest.raises(ValueError, match="leave out --noise sym:0.2"):
+        Source("digits", labels="a.npy").check_noise("sym:0.2")
+    with pytest.raises(DataError, match="holds its own labels"):
+        Source(str(table), label="given", labels="a.npy")
+    assert Source(str(table), label="truth").check_noise("pair:0.2") == "pair:0.2"
