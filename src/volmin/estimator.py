@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
@@ -18,6 +17,7 @@ from torch import nn
 
 from volmin import methods, networks
 from volmin.data.batches import TensorLoader
+from volmin.devices import OneDevice
 from volmin.progress import EpochProgress
 from volmin.training import Recipe, Selection, clean_probs, fit
 
@@ -103,12 +103,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         train_loader = TensorLoader(x[train], noisy[train], recipe.batch_size)
         val_loader = TensorLoader(x[held_out], noisy[held_out], PREDICTION_BATCH) if len(held_out) else None
         epochs = sum(phase.epochs for phase in self.method_.phases(recipe))
-        fabric = Fabric(accelerator=self.device, devices=1)
+        device = OneDevice(self.device)
         with EpochProgress(self.method, epochs, quiet=not self.verbose) as progress:
             self.history_ = fit(
-                self.method_, train_loader, val_loader, recipe, seed=seed, fabric=fabric, on_epoch=progress
+                self.method_, train_loader, val_loader, recipe, seed=seed, fabric=device, on_epoch=progress
             )
-        if self.network is None and fabric.device.type == "cpu":
+        if self.network is None and device.device.type == "cpu":
             # In double precision a row's probabilities do not depend on the rows it is predicted with.
             self.method_.double()
         with torch.no_grad():

@@ -10,8 +10,8 @@ What the loop promises:
   term); clean data is never used to choose.
 - Randomness of an epoch is a function of (seed, phase, epoch, rank). No random state is stored, and a run that was
   killed ends in the same bits. The caller's random state is left alone.
-- Devices go through Lightning Fabric. Each rank sees its share of an epoch; ``prepare`` sees the whole training set;
-  the score that chooses an epoch is rank 0's, since batch statistics may differ between ranks.
+- Several devices go through Lightning Fabric. Each rank sees its share of an epoch; ``prepare`` sees the whole training
+  set; the score that chooses an epoch is rank 0's, since batch statistics may differ between ranks.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from volmin.data.batches import Batch, TensorLoader
+from volmin.devices import OneDevice
 from volmin.storage import replace_file
 from volmin.transition import warn_if_degenerate
 
 if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
     from volmin.methods.base import Method
 
 Selection = Literal["loss", "accuracy", "last"]
@@ -191,7 +193,7 @@ def fit(
     checkpoint: str | Path | None = None,
     *,
     seed: int = 0,
-    fabric: Fabric | None = None,
+    fabric: OneDevice | Fabric | None = None,
     measure: Callable[[], Mapping[str, float]] | None = None,
     on_epoch: Callable[[list[Record]], None] | None = None,
 ) -> list[Record]:
@@ -212,7 +214,7 @@ def fit(
         The history: a record per epoch.
     """
     recipe = recipe or Recipe()
-    fabric = fabric or Fabric(devices=1)
+    fabric = fabric or OneDevice()
     method.to(fabric.device)
     train = _Batches(train_loader, method.num_classes, fabric)
     val = _Batches(val_loader, method.num_classes, fabric) if val_loader is not None else None
@@ -304,7 +306,7 @@ def _train_epoch(
     epoch: int,
     train: _Batches,
     order: int,
-    fabric: Fabric,
+    fabric: OneDevice | Fabric,
 ) -> float:
     objective.train()
     total, count = torch.zeros((), device=fabric.device), 0
@@ -337,7 +339,7 @@ class _Objective(nn.Module):
 class _Batches:
     """Batches on the device, from tensors in memory or from a user's own loader."""
 
-    def __init__(self, loader: Loader, num_classes: int, fabric: Fabric) -> None:
+    def __init__(self, loader: Loader, num_classes: int, fabric: OneDevice | Fabric) -> None:
         if isinstance(loader, TensorLoader):
             _check_labels(loader.y, num_classes)
             loader = loader.to(fabric.device)
@@ -421,7 +423,7 @@ def _requires_grad_kept(method: nn.Module) -> Iterator[None]:
 
 
 def _identity(
-    method: nn.Module, recipe: Recipe, phases: Sequence[Phase], seed: int, train: _Batches, fabric: Fabric
+    method: nn.Module, recipe: Recipe, phases: Sequence[Phase], seed: int, train: _Batches, fabric: OneDevice | Fabric
 ) -> str:
     """What must be equal for a checkpoint to be continued."""
     return json.dumps(
@@ -443,7 +445,7 @@ def _save(
     method: nn.Module,
     optimizers: Sequence[Optimizer],
     progress: _Progress,
-    fabric: Fabric,
+    fabric: OneDevice | Fabric,
 ) -> None:
     if path is None or not fabric.is_global_zero:
         return
@@ -458,7 +460,7 @@ def _save(
 
 
 def _load(
-    path: str | Path | None, identity: str, method: nn.Module, fabric: Fabric
+    path: str | Path | None, identity: str, method: nn.Module, fabric: OneDevice | Fabric
 ) -> tuple[_Progress, list[dict[str, Any]]]:
     if path is None or not Path(path).exists():
         return _Progress(), []

@@ -20,8 +20,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment, minimize
-from sklearn.neighbors import NearestNeighbors
-from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from volmin.posteriors import validate_labels
@@ -72,6 +70,10 @@ def clusterability(
 
 def neighbour_triples(features: NDArray[np.float64], block_rows: int, random_state: int) -> NDArray[np.intp]:
     """(N, 3) row indices: each row and the two *other* rows nearest to it by cosine distance."""
+    # Here, so that whoever trains without neighbours does not wait for scikit-learn.
+    from sklearn.neighbors import NearestNeighbors
+    from sklearn.preprocessing import normalize
+
     unit = normalize(features)  # on the unit sphere, Euclidean and cosine distance order neighbours alike
     order = np.random.default_rng(random_state).permutation(len(unit))
     blocks = np.array_split(order, -(-len(order) // max(block_rows, 3)))

@@ -1,17 +1,21 @@
-"""What the command line shows of a run while it works and when it is done."""
+"""What the command line shows of runs while they work and when they are done.
+
+Figures are imported where they are drawn: training should not wait for matplotlib.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from lightning_fabric import Fabric
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from volmin.devices import launch
 from volmin.experiments import tables
 from volmin.experiments.grid import Backend, Standing, check_backend, run_grid, seconds_left, standing, title
 from volmin.experiments.paper import Study
@@ -21,9 +25,10 @@ from volmin.experiments.sources import Source
 from volmin.experiments.spec import RunSpec
 from volmin.experiments.tables import ResultTable, build_table
 from volmin.progress import EpochProgress, duration
-from volmin.report import Section, write_grid_report
-from volmin.report.figures import curve_panels, svg, write_figure
 from volmin.storage import write_text
+
+if TYPE_CHECKING:
+    from volmin.report import Section
 
 
 def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
@@ -80,6 +85,8 @@ def reproduce_and_show(
     table = build_table(study, records, preset, epochs)
     _show_table(console, table)
     written = write_tables(table, out)
+    from volmin.report.figures import curve_panels, write_figure
+
     if panels := tables.curves(study, records, preset, epochs):
         written.append(write_figure(curve_panels(panels, study.metric), out / f"{study.name}.png"))
     console.print(f"written        {', '.join(path.name for path in written)} in {out}", soft_wrap=True)
@@ -115,6 +122,7 @@ def write_tables(table: ResultTable, out: Path) -> list[Path]:
 def draw_and_show(name: str, out: Path) -> int:
     """Draw a figure of the paper that needs no training."""
     from volmin.report import simplex
+    from volmin.report.figures import write_figure
 
     figure = getattr(simplex, DRAWINGS[name])()
     paths = [write_figure(figure, out / f"{name}{suffix}") for suffix in (".png", ".pdf")]
@@ -127,6 +135,8 @@ DRAWINGS = {"figure1": "minimum_volume_figure", "figure3": "scattered_figure"}
 
 def report_and_show(source: Path, out: Path) -> None:
     """Put all finished runs below ``source`` on one page in ``out``, with the tables and the records as files."""
+    from volmin.report import write_grid_report
+
     console = Console(highlight=False)
     records = read_records(source)
     if not records:
@@ -143,6 +153,9 @@ def report_and_show(source: Path, out: Path) -> None:
 
 
 def _section(table: ResultTable, panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> Section:
+    from volmin.report import Section
+    from volmin.report.figures import curve_panels, svg
+
     return Section(
         table.study.title,
         tables.caption(table),
@@ -166,13 +179,6 @@ def _show_plan(console: Console, standings: Sequence[Standing], jobs: int) -> No
         left = seconds_left(standings, jobs)
         guess = "unknown until a run has begun" if left is None else f"about {duration(left)}"
         console.print(f"Time left with --jobs {jobs}: {guess}.")
-
-
-def launch(devices: int) -> Fabric:
-    """A launched Fabric: one device without ceremony, several as data-parallel processes."""
-    fabric = Fabric(devices=devices, strategy="ddp" if devices > 1 else "auto")
-    fabric.launch()
-    return fabric
 
 
 def matrices_side_by_side(truth: np.ndarray, estimate: np.ndarray) -> Table:

@@ -14,22 +14,25 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from volmin import methods, networks, noise
 from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, split_with
+from volmin.devices import OneDevice
 from volmin.experiments import anchors
 from volmin.experiments.spec import RunSpec
 from volmin.methods.base import Method
 from volmin.storage import only_process, replace_file, write_json, write_text
 from volmin.training import Record, clean_probs, fit, selected, thread_limit
 from volmin.transition import log_volume, transition_error
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 EVALUATION_BATCH = 1000
 REPORTED_LAST_EPOCHS = 10
@@ -85,7 +88,7 @@ def run(
     experiment: Experiment,
     out: Path,
     *,
-    fabric: Fabric | None = None,
+    fabric: OneDevice | Fabric | None = None,
     on_epoch: Callable[[list[Record]], None] | None = None,
 ) -> dict[str, Any]:
     """Train, and write the run's folder below ``out``; returns the content of its ``result.json``."""
@@ -93,7 +96,7 @@ def run(
     folder = spec.folder(out)
     if (result := read_result(folder)) is not None:
         return result
-    fabric = fabric or Fabric(devices=1)
+    fabric = fabric or OneDevice()
     metrics = _MetricsFile(folder / "metrics.jsonl")
 
     def after_epoch(history: list[Record]) -> None:
