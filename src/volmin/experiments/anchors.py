@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from torch import Tensor
 
 from volmin import methods, networks
 from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, load_dataset, without_anchors
 from volmin.data.download import cache_dir
+from volmin.devices import OneDevice
 from volmin.experiments import presets
 from volmin.experiments.presets import NO_ANCHORS, Preset
 from volmin.progress import EpochProgress
@@ -83,7 +83,7 @@ def _train_and_score(dataset: Dataset, preset: Preset, checkpoint: Path) -> NDAr
         net = networks.build(preset.network, dataset.input_shape, dataset.num_classes)
         method = methods.get("cross_entropy")(net, dataset.num_classes)
         train = TensorLoader(x, y, recipe.batch_size, normalize=normalize, augment=augment)
-        fabric = Fabric(accelerator="cpu", devices=1)
+        fabric = OneDevice("cpu")
         with EpochProgress(f"anchor points of {dataset.name}", recipe.epochs) as progress:
             fit(method, train, None, recipe, checkpoint, seed=_SEED, fabric=fabric, on_epoch=progress)
         with torch.inference_mode():
