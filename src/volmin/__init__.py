@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from volmin import data, estimation, identifiability, intervals, losses, methods, networks, noise, quality
+    from volmin.audit import Audit, apply_decisions, audit
     from volmin.data import load_dataset
     from volmin.estimation import estimate_transition
     from volmin.estimator import NoisyLabelClassifier
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from volmin.transition import DominantTransition, log_volume, transition_error
 
 _HOMES = {
+    "Audit": "audit",
+    "apply_decisions": "audit",
     "DominantTransition": "transition",
     "log_volume": "transition",
     "transition_error": "transition",
@@ -35,13 +38,16 @@ _HOMES = {
     "load_run": "experiments.trained",
 }
 _ROOMS = (
-    "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
+    "audit", "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
 )  # fmt: skip
 
 __all__ = [
+    "Audit",
     "DominantTransition",
     "NoisyLabelClassifier",
     "Recipe",
+    "apply_decisions",
+    "audit",
     "data",
     "estimate_transition",
     "estimation",

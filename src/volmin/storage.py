@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,3 +61,22 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write a whole JSON file, or nothing; numbers that are not finite are refused."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a whole CSV file, or nothing; no cell of it is taken for a formula by a spreadsheet."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([spreadsheet_safe(cell) for cell in header])
+    writer.writerows([spreadsheet_safe(cell) for cell in row] for row in rows)
+    write_text(path, buffer.getvalue())
+
+
+def spreadsheet_safe(cell: Any) -> str:
+    """A cell's text, with an apostrophe before what a spreadsheet would compute (``=1+2``, ``@SUM``); numbers stay."""
+    text = str(cell)
+    formula = text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") and not _NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")

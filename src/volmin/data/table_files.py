@@ -46,8 +46,14 @@ def read_table(path: str | Path) -> pl.DataFrame:
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
-    text = _decoded(path)
-    separator = "\t" if path.suffix.lower() == ".tsv" else _sniffed(text)
+    frame, separator = read_text(path)
+    return frame.select(_typed(column, decimal_comma=separator != ",") for column in frame)
+
+
+def read_text(path: Path) -> tuple[pl.DataFrame, str]:
+    """The cells of a CSV file as the text that they are, and the separator between them."""
+    text, _ = decoded(path)
+    separator = separator_of(path, text)
     header, blank, count = _checked_records(text, separator, path)
     # Types are found afterwards, over all rows: what a first thousand of them look like may not hold further down.
     frame = pl.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema=False, new_columns=header)
@@ -55,11 +61,11 @@ def _read_csv(path: Path) -> pl.DataFrame:
         raise DataError(f"{path} has quotation marks that do not match: {count} or {frame.height} rows.")
     if blank:
         frame = frame.filter(~pl.int_range(pl.len()).is_in(blank))
-    return frame.select(_typed(column, decimal_comma=separator != ",") for column in frame)
+    return frame, separator
 
 
-def _decoded(path: Path) -> str:
-    """The text of a file: by its byte-order mark, else UTF-8, else as Western Windows or Latin-1."""
+def decoded(path: Path) -> tuple[str, str]:
+    """The text of a file and its encoding: by its byte-order mark, else UTF-8, else as Western Windows or Latin-1."""
     content = path.read_bytes()
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encodings = ("utf-16",)
@@ -69,10 +75,15 @@ def _decoded(path: Path) -> str:
         encodings = ("utf-8-sig", "cp1252", "latin-1")
     for encoding in encodings:
         try:
-            return content.decode(encoding)
+            return content.decode(encoding), encoding
         except UnicodeDecodeError:
             continue
     raise DataError(f"{path} is not a text file in {encodings[0]}, which its first bytes announce.")
+
+
+def separator_of(path: Path, text: str) -> str:
+    """What separates the cells of a CSV file: by its name, else by its first lines."""
+    return "\t" if path.suffix.lower() == ".tsv" else _sniffed(text)
 
 
 def _sniffed(text: str) -> str:

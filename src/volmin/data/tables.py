@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from volmin.data.base import DataError
 from volmin.data.table_files import SUFFIXES, as_numbers, first_line, read_table
 
-__all__ = ["SUFFIXES", "LabelledTable", "TableEncoder", "load_table", "read_table"]
+__all__ = ["SUFFIXES", "LabelledTable", "TableEncoder", "as_frame", "load_table", "read_table"]
 
 MAX_CATEGORIES = 50
 """A text column gets a feature for each of so many of its most frequent values; the others share one."""
@@ -90,6 +90,16 @@ def labels_of(column: pl.Series, path: str | Path) -> NDArray[Any]:
             f"{longest} characters, so it does not look like a label: name another column, or merge classes."
         )
     return column.to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
+
+
+def as_frame(table: Any) -> pl.DataFrame | None:
+    """A table in memory (of polars or pandas, or a mapping from names to columns) as polars has it; None for others."""
+    if isinstance(table, pl.DataFrame):
+        return table
+    if not isinstance(table, Mapping) and not hasattr(table, "columns"):
+        return None
+    names = list(table) if isinstance(table, Mapping) else list(table.columns)
+    return pl.DataFrame([_series(str(name), table[name]) for name in names])
 
 
 class TableEncoder:
@@ -215,6 +225,17 @@ class _Category:
 
 
 _KINDS: dict[str, type[_Number | _Category]] = {kind.kind: kind for kind in (_Number, _Category)}
+
+
+def _series(name: str, column: Any) -> pl.Series:
+    if isinstance(column, pl.Series):
+        return column.alias(name)
+    values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+    if values.dtype == object:
+        # pandas marks gaps among text by NaN, and its own NA; both are no text.
+        gaps = [value is None or type(value).__name__ == "NAType" or value != value for value in values]
+        values = [None if gap else value for gap, value in zip(gaps, values, strict=True)]
+    return pl.Series(name, values, strict=False, nan_to_null=True)
 
 
 def _learn(column: pl.Series) -> _Number | _Category | str:

@@ -91,6 +91,29 @@ def write_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
+def fold_curves(histories: Sequence[Sequence[Mapping[str, Any]]]) -> Markup:
+    """Loss on training labels and on held-out noisy labels by epoch, a faint line per fold and their mean."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(9, 2.8), layout="constrained")
+        axes = figure.subplots()
+        for colour, (key, name) in zip(COLOURS, _LOSSES.items(), strict=False):
+            lines = [[record[key] for record in history if record.get(key) is not None] for history in histories]
+            lines = [line for line in lines if line]
+            if not lines:
+                continue
+            for line in lines:
+                axes.plot(range(1, len(line) + 1), line, color=colour, alpha=0.25, linewidth=1)
+            shared = min(map(len, lines))
+            means = [sum(line[epoch] for line in lines) / len(lines) for epoch in range(shared)]
+            axes.plot(range(1, shared + 1), means, color=colour, label=name, linewidth=2)
+        axes.set(xlabel="epoch", ylabel="loss")
+        axes.legend(frameon=False)
+        return _svg(figure)
+
+
+_LOSSES = {"train_loss": "labels trained on", "val_loss": "noisy labels held out"}
+
+
 def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str, chosen: int, colour: str) -> None:
     points = [(record["epoch"], record[key]) for record in history if record.get(key) is not None]
     if not points:

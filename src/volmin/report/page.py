@@ -18,9 +18,7 @@ from volmin.report.figures import learning_curves
 from volmin.storage import write_text
 from volmin.transition import transition_error
 
-_PAGES = Environment(
-    loader=PackageLoader("volmin.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
+PAGES = Environment(loader=PackageLoader("volmin.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def write_run_report(path: Path, story: RunStory) -> None:
     """Write the page to ``path``."""
     main, result = next(iter(story.results.items()))
     chosen = {name: found["selected_epoch"] for name, found in story.results.items()}
-    page = _PAGES.get_template("run.html").render(
+    page = PAGES.get_template("run.html").render(
         story=story,
         main=main,
         result=result,

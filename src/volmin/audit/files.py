@@ -1,0 +1,217 @@
+"""An audit on disk: files that are complete or not there, ``audit.json`` last; and the page made from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from volmin.audit import words
+from volmin.data.base import DataError
+from volmin.data.tables import as_frame
+from volmin.identifiability import ClassConditions, Scatter
+from volmin.intervals import Interval, Intervals
+from volmin.report import AuditStory, ClassLine, Confusion, write_audit_report
+from volmin.report.examples import Examples, image_examples, no_examples, table_examples
+from volmin.storage import replace_file, write_csv, write_json
+
+if TYPE_CHECKING:
+    from volmin.audit.findings import Audit
+
+FORMAT = 1
+"""Of ``audit.json``; another number means that other code must read it."""
+
+MOST_CONFUSIONS = 30
+
+
+def save(audit: Audit, folder: Path, examples: Any, fdr: float) -> None:
+    """Write everything; ``audit.json`` comes last and says that the rest is complete."""
+    names = [str(name) for name in audit.classes]
+    rows = audit.issues(fdr)
+    labels = _texts(audit)
+    with replace_file(folder / "labels.parquet") as temporary:
+        labels.with_columns(flagged=pl.Series(np.isin(np.arange(len(audit)), rows))).write_parquet(temporary)
+    flagged = labels[rows.tolist()]
+    write_csv(
+        folder / "issues.csv",
+        ("row", "given", "suggested", "probability_wrong"),
+        ((row, given, suggested, f"{wrong:.4f}") for row, given, suggested, wrong in flagged.iter_rows()),
+    )
+    shares = ((name, *(f"{share:.6f}" for share in line)) for name, line in zip(names, audit.transition, strict=True))
+    write_csv(folder / "transition.csv", ("given \\ true", *names), shares)
+    write_report(audit, folder / "report.html", examples, fdr)
+    write_json(folder / "audit.json", _content(audit, fdr))
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The fields of an ``Audit``, from a folder."""
+    try:
+        content = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise DataError(f"{folder} was written by another version of volmin; run the audit again.")
+        labels = pl.read_parquet(folder / "labels.parquet", columns=["given", "suggested", "probability_wrong"])
+        classes = np.array(content["classes"])
+        place = {name: code for code, name in enumerate(content["classes"])}
+        codes, suggested = (
+            labels[column].replace_strict(place, return_dtype=pl.Int64).to_numpy() for column in ("given", "suggested")
+        )
+        return {
+            "classes": classes,
+            "codes": codes,
+            "suggested_codes": suggested,
+            "quality": 1 - labels["probability_wrong"].to_numpy(),
+            "transition": np.array(content["transition"]),
+            "joint": np.array(content["joint"]),
+            "clean_probs": None,
+            "scatter": _scatter_from(content["scatter"]),
+            "bracket": np.array(content["bracket"]),
+            "sampling": _intervals_from(content["intervals"]),
+            "rare": tuple(content["rare"]),
+            "histories": content["histories"],
+            "provenance": content["provenance"],
+        }
+    except FileNotFoundError:
+        raise DataError(f"{folder} holds no finished audit: it has no audit.json with labels.parquet.") from None
+    except (KeyError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{folder} holds a damaged audit ({type(error).__name__}: {error}); run it again.") from None
+
+
+def write_report(audit: Audit, path: Path, examples: Any, fdr: float) -> None:
+    """Write the page of an audit."""
+    rows = audit.issues(fdr)
+    shown = _examples(examples, rows, len(audit))
+    listed = rows[: len(shown)]
+    low, high = words.noise_rate_bracket(audit)
+    intervals = audit.intervals
+    if intervals is not None:
+        low, high = float(intervals.noise_rate.low), float(intervals.noise_rate.high)
+    names = [str(name) for name in audit.classes]
+    story = AuditStory(
+        title=audit.provenance.get("title", "Label audit"),
+        headline=words.headline(audit),
+        verdict=words.identifiability(audit),
+        identified=audit.identified,
+        notes=[words.rare_classes(audit)] if audit.rare else [],
+        known=audit.provenance.get("known", ""),
+        classes=names,
+        num_rows=len(audit),
+        noise_rate=(audit.noise_rate, low, high),
+        level=audit.sampling.level,
+        scatter_index=audit.scatter.index,
+        T=audit.transition,
+        bounds=None if intervals is None else (intervals.transition.low, intervals.transition.high),
+        class_lines=_class_lines(audit, names),
+        confusions=[Confusion(i, j, share * len(audit)) for i, j, share in audit.confusions(MOST_CONFUSIONS)],
+        fdr=fdr,
+        flagged=len(rows),
+        expected_right=float(audit.quality[rows].sum()),
+        rows=listed.tolist(),
+        given=audit.codes[listed].tolist(),
+        suggested=audit.suggested_codes[listed].tolist(),
+        wrong=[round(float(value), 4) for value in 1 - audit.quality[listed]],
+        examples=shown,
+        histories=audit.histories,
+        provenance=audit.provenance,
+    )
+    write_audit_report(path, story)
+
+
+def _class_lines(audit: Audit, names: list[str]) -> list[ClassLine]:
+    given = np.bincount(audit.codes, minlength=len(names))
+    rates, bounds, priors = audit.class_noise_rates, audit.noise_bounds, audit.class_priors
+    return [
+        ClassLine(
+            name=names[j],
+            given=int(given[j]),
+            true=float(priors[j] * len(audit)),
+            rate=float(rates[j]),
+            low=float(bounds[j, 0]),
+            high=float(bounds[j, 1]),
+            most=float(audit.bracket[j, 1]),
+            mostly=[(names[i], share) for i, share in words.main_confusions(audit, j)],
+            judged=j not in audit.rare,
+        )
+        for j in np.argsort(-rates, kind="stable")
+    ]
+
+
+def _examples(examples: Any, rows: NDArray[np.int64], count: int) -> Examples:
+    if examples is None:
+        return no_examples(len(rows))
+    if len(examples) != count and as_frame(examples) is None:
+        raise ValueError(f"examples must hold one entry per label: {count}, not {len(examples)}.")
+    frame = as_frame(examples)
+    return image_examples(examples, rows) if frame is None else table_examples(frame, rows)
+
+
+def _texts(audit: Audit) -> pl.DataFrame:
+    """A line per label, as text, since labels may be anything."""
+    names = np.array([str(name) for name in audit.classes])
+    return pl.DataFrame(
+        {
+            "row": np.arange(len(audit)),
+            "given": names[audit.codes],
+            "suggested": names[audit.suggested_codes],
+            "probability_wrong": 1 - audit.quality,
+        }
+    )
+
+
+def _content(audit: Audit, fdr: float) -> dict[str, Any]:
+    rows = audit.issues(fdr)
+    return {
+        "format": FORMAT,
+        "rows": len(audit),
+        "classes": [str(name) for name in audit.classes],
+        "noise_rate": audit.noise_rate,
+        "identified": audit.identified,
+        "fdr": fdr,
+        "flagged": len(rows),
+        "expected_right_among_flagged": float(audit.quality[rows].sum()),
+        "class_noise_rates": audit.class_noise_rates.tolist(),
+        "class_priors": audit.class_priors.tolist(),
+        "transition": audit.transition.tolist(),
+        "joint": audit.joint.tolist(),
+        "bracket": audit.bracket.tolist(),
+        "intervals": _plain(asdict(audit.sampling)),
+        "scatter": _plain(asdict(audit.scatter)) | {"profile": list(map(list, audit.scatter.profile.items()))},
+        "verdict": words.identifiability(audit),
+        "rare": list(audit.rare),
+        "histories": [list(history) for history in audit.histories],
+        "provenance": audit.provenance,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: arrays as lists, and null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _scatter_from(content: dict[str, Any]) -> Scatter:
+    per_class = ClassConditions(
+        **{name: np.array(value) for name, value in content["per_class"].items() if name != "failing"},
+        failing=tuple(content["per_class"]["failing"]),
+    )
+    arrays = {name: np.array(content[name]) for name in ("witness", "missing")}
+    quantile = np.nan if content["quantile"] is None else content["quantile"]
+    profile = {float(tau): float(index) for tau, index in content["profile"]}
+    return Scatter(**content | arrays | {"per_class": per_class, "profile": profile, "quantile": quantile})
+
+
+def _intervals_from(content: dict[str, Any]) -> Intervals:
+    parts = [field.name for field in fields(Intervals) if field.name not in ("level", "conditional")]
+    arrays = {name: Interval(**{key: np.array(value) for key, value in content[name].items()}) for name in parts}
+    return Intervals(**content | arrays)

@@ -1,0 +1,99 @@
+"""From posteriors of the given labels to T, and how far it can be trusted."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmin import identifiability, quality
+from volmin.estimation import minimum_volume
+from volmin.identifiability import Scatter
+from volmin.intervals import Interval, Intervals, conditional_intervals
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MEASURED_NUMBERS = 200_000
+"""Rows times classes that scatter and intervals are measured on: enough for both, however much there is."""
+
+SUSPICIOUS_AGREEMENT = 0.995
+SUSPICIOUS_MODESTY = 0.1
+"""Probabilities are suspected of having seen the labels if they agree with nearly all of them, or with most of them
+and by so much more than they themselves promise, as a forest does in sample."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What posteriors and labels say of K classes.
+
+    Attributes:
+        transition: (K, K) T.
+        clean_probs: (N, K) posteriors of the true label.
+        scatter: whether these determine T.
+        bracket: (K, 2) bounds of the noise rates that need no scatter.
+        sampling: intervals, for a T that is determined.
+        reading: which reading of minimum volume won, ``"geometry"`` or ``"labels"``.
+    """
+
+    transition: Array
+    clean_probs: Array
+    scatter: Scatter
+    bracket: Array
+    sampling: Intervals
+    reading: str
+
+
+def judge(probs: Array, codes: Codes, *, level: float, seed: int) -> Judgement:
+    """Estimate T from (N, K) posteriors of the given labels and the (N,) labels, and measure how sure it is."""
+    estimate = minimum_volume(probs, codes, random_state=seed)
+    clean = estimate.clean_posteriors(probs)
+    rows = np.random.default_rng(seed).permutation(len(codes))[: max(1000, MEASURED_NUMBERS // probs.shape[1])]
+    return Judgement(
+        transition=estimate.transition,
+        clean_probs=clean,
+        scatter=identifiability.scatter(clean[rows], bootstraps=20, seed=seed),
+        bracket=identifiability.bracket(probs),
+        sampling=_intervals(estimate.transition, clean, codes, rows, level, seed),
+        reading=estimate.reading,
+    )
+
+
+def warn_if_seen(probs: Array, codes: Codes) -> None:
+    """Warn of probabilities that look as if the model had been trained on these very labels."""
+    agreement = float((probs.argmax(axis=1) == codes).mean())
+    promised = float(probs.max(axis=1).mean())
+    modest = agreement > 0.9 and agreement - promised > SUSPICIOUS_MODESTY
+    if agreement > SUSPICIOUS_AGREEMENT or modest:
+        warnings.warn(
+            f"The probabilities agree with {agreement:.1%} of the labels. Either hardly any label is wrong, or the"
+            " model was trained on these very labels, and then nothing can be found: give probabilities from"
+            " cross-validation (scikit-learn's cross_val_predict), or features.",
+            stacklevel=3,
+        )
+
+
+def _intervals(T: Array, clean: Array, codes: Codes, rows: Codes, level: float, seed: int) -> Intervals:
+    """Intervals for T around its estimate, measured on ``rows``.
+
+    With n of N rows, they come out too wide by the square root of N / n.
+    """
+    spread = conditional_intervals(codes[rows], clean[rows], T, level=level, seed=seed)
+    shrink = np.sqrt(len(rows) / len(codes))
+    joint = quality.joint(codes, clean, T)
+    return Intervals(
+        level,
+        conditional=True,
+        transition=_around(T, spread.transition, shrink),
+        class_noise_rates=_around(1 - np.diag(T), spread.class_noise_rates, shrink),
+        class_priors=_around(quality.class_priors(joint), spread.class_priors, shrink),
+        noise_rate=_around(np.asarray(quality.noise_rate(joint)), spread.noise_rate, shrink),
+    )
+
+
+def _around(estimate: Array, measured: Interval, shrink: float) -> Interval:
+    below, above = measured.estimate - measured.low, measured.high - measured.estimate
+    reach = shrink * np.maximum(below, above)
+    return Interval(estimate, np.clip(estimate - reach, 0, 1), np.clip(estimate + reach, 0, 1))
