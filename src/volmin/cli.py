@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -181,6 +182,68 @@ def report(
     from volmin.experiments import commands
 
     commands.report_and_show(source, out or (source if source.is_dir() else source.parent))
+
+
+@app.command(
+    epilog="Examples: volmin audit people.csv --label job; volmin audit photos/; "
+    "volmin audit people.csv --label job --apply decisions.csv",
+)
+def audit(
+    table: Annotated[Path, typer.Argument(help="A table (.csv .tsv .parquet .npz), or a folder of images per class.")],
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of a table: the labels to audit.")] = None,
+    images: Annotated[bool, typer.Option("--images", help="The table names image files, to be judged by.")] = False,
+    probs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            help="(N, C) probabilities by a model of your own that has not seen these labels, columns in the sorted "
+            "order of the classes.",
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="(N, F) numbers to judge by, instead of the columns.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="What judges: network (VolMinNet, the default), logistic, forest or boosting.")
+    ] = None,
+    clean: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Of a table: the true labels, where they are known.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Of a table: nothing to judge by; repeatable.")
+    ] = None,
+    fdr: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the flagged labels that may be right after all.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="Of folds, models and samples.")] = 1,
+    apply: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.csv", help="Write a copy with the labels corrected as the report's decisions say."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results (audit by default); with --apply, the corrected copy.")
+    ] = None,
+) -> None:
+    """Find out how wrong the labels are, and which ones; then correct them."""
+    from volmin.audit import commands
+
+    if apply is not None:
+        commands.apply_and_show(table, label, apply, out)
+        return
+    commands.audit_and_show(
+        table,
+        label=label,
+        images=images,
+        probs=probs,
+        features=features,
+        model=model,
+        clean=clean,
+        ignore=ignore or (),
+        fdr=fdr,
+        seed=seed,
+        out=out or Path("audit"),
+        command=shlex.join(["volmin", *sys.argv[1:]]),
+    )
 
 
 @app.command(name="list", epilog="Example: volmin list methods")

@@ -85,7 +85,9 @@ def audit(
     else:
         x = as_features(features)
         _check_rows(x, known.codes, "features")
-        found = cross_fit(named_model(model), x[judged], codes, len(common), folds=folds, seed=seed, quiet=not verbose)
+        found = cross_fit(
+            named_model(model, len(codes)), x[judged], codes, len(common), folds=folds, seed=seed, quiet=not verbose
+        )
         how = model if isinstance(model, str) else "network" if model is None else type(model).__name__
     judgement = judge(found.probs, codes, level=level, seed=seed)
     provenance = {

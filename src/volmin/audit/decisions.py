@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
             ``suggested``.
     """
     name = str(decisions) if isinstance(decisions, str | Path) else "The table of decisions"
-    frame = read_text(Path(decisions))[0] if isinstance(decisions, str | Path) else as_frame(decisions)
+    frame = _read(Path(decisions)) if isinstance(decisions, str | Path) else as_frame(decisions)
     if frame is None:
         raise ValueError(f"decisions must be a CSV file or a table, but is {type(decisions).__name__}.")
     if lacking := [column for column in ("row", "given", "suggested", "decision") if column not in frame.columns]:
@@ -56,7 +55,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
     # The file is for spreadsheets, so its labels are guarded text.
     named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
     codes = known.codes.copy()
-    counts = Counter(dict.fromkeys(DECISIONS, 0))
+    counts: dict[str, int] = dict.fromkeys(DECISIONS, 0)
     for record in frame.with_columns(pl.all().cast(pl.String).fill_null("")).iter_rows(named=True):
         decision = record["decision"].strip().lower()
         if not decision:
@@ -77,7 +76,13 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
     _, first = np.unique(known.codes, return_index=True)
     donors = np.arange(len(codes))
     donors[changed] = first[codes[changed]]
-    return Corrected(known.classes[codes], changed, donors, dict(counts))
+    return Corrected(known.classes[codes], changed, donors, counts)
+
+
+def _read(path: Path) -> pl.DataFrame:
+    if not path.is_file():
+        raise DataError(f"There is no file of decisions at {path}; the report of an audit downloads one.")
+    return read_text(path)[0]
 
 
 def _row(text: str, count: int, name: str) -> int:

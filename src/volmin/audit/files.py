@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,22 +30,20 @@ FORMAT = 1
 MOST_CONFUSIONS = 30
 
 
-def save(audit: Audit, folder: Path, examples: Any, fdr: float) -> None:
+def save(audit: Audit, folder: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
     """Write everything; ``audit.json`` comes last and says that the rest is complete."""
-    names = [str(name) for name in audit.classes]
+    classes = [str(name) for name in audit.classes]
     rows = audit.issues(fdr)
-    labels = _texts(audit)
+    labels = _texts(audit, names)
+    flagged = labels[rows.tolist()].with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
+    # Until the end there is no finished audit here, not even an older one.
+    (folder / "audit.json").unlink(missing_ok=True)
     with replace_file(folder / "labels.parquet") as temporary:
         labels.with_columns(flagged=pl.Series(np.isin(np.arange(len(audit)), rows))).write_parquet(temporary)
-    flagged = labels[rows.tolist()]
-    write_csv(
-        folder / "issues.csv",
-        ("row", "given", "suggested", "probability_wrong"),
-        ((row, given, suggested, f"{wrong:.4f}") for row, given, suggested, wrong in flagged.iter_rows()),
-    )
-    shares = ((name, *(f"{share:.6f}" for share in line)) for name, line in zip(names, audit.transition, strict=True))
-    write_csv(folder / "transition.csv", ("given \\ true", *names), shares)
-    write_report(audit, folder / "report.html", examples, fdr)
+    write_csv(folder / "issues.csv", flagged.columns, flagged.iter_rows())
+    shares = ((name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, audit.transition, strict=True))
+    write_csv(folder / "transition.csv", ("given \\ true", *classes), shares)
+    write_report(audit, folder / "report.html", examples, names, fdr)
     write_json(folder / "audit.json", _content(audit, fdr))
 
 
@@ -83,7 +82,7 @@ def read(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder} holds a damaged audit ({type(error).__name__}: {error}); run it again.") from None
 
 
-def write_report(audit: Audit, path: Path, examples: Any, fdr: float) -> None:
+def write_report(audit: Audit, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
     """Write the page of an audit."""
     rows = audit.issues(fdr)
     shown = _examples(examples, rows, len(audit))
@@ -92,7 +91,7 @@ def write_report(audit: Audit, path: Path, examples: Any, fdr: float) -> None:
     intervals = audit.intervals
     if intervals is not None:
         low, high = float(intervals.noise_rate.low), float(intervals.noise_rate.high)
-    names = [str(name) for name in audit.classes]
+    classes = [str(name) for name in audit.classes]
     story = AuditStory(
         title=audit.provenance.get("title", "Label audit"),
         headline=words.headline(audit),
@@ -100,19 +99,20 @@ def write_report(audit: Audit, path: Path, examples: Any, fdr: float) -> None:
         identified=audit.identified,
         notes=[words.rare_classes(audit)] if audit.rare else [],
         known=audit.provenance.get("known", ""),
-        classes=names,
+        classes=classes,
         num_rows=len(audit),
         noise_rate=(audit.noise_rate, low, high),
         level=audit.sampling.level,
         scatter_index=audit.scatter.index,
         T=audit.transition,
         bounds=None if intervals is None else (intervals.transition.low, intervals.transition.high),
-        class_lines=_class_lines(audit, names),
+        class_lines=_class_lines(audit, classes),
         confusions=[Confusion(i, j, share * len(audit)) for i, j, share in audit.confusions(MOST_CONFUSIONS)],
         fdr=fdr,
         flagged=len(rows),
         expected_right=float(audit.quality[rows].sum()),
         rows=listed.tolist(),
+        names=[] if names is None else [str(names[row]) for row in listed],
         given=audit.codes[listed].tolist(),
         suggested=audit.suggested_codes[listed].tolist(),
         wrong=[round(float(value), 4) for value in 1 - audit.quality[listed]],
@@ -151,17 +151,16 @@ def _examples(examples: Any, rows: NDArray[np.int64], count: int) -> Examples:
     return image_examples(examples, rows) if frame is None else table_examples(frame, rows)
 
 
-def _texts(audit: Audit) -> pl.DataFrame:
+def _texts(audit: Audit, names: Sequence[Any] | None) -> pl.DataFrame:
     """A line per label, as text, since labels may be anything."""
-    names = np.array([str(name) for name in audit.classes])
-    return pl.DataFrame(
-        {
-            "row": np.arange(len(audit)),
-            "given": names[audit.codes],
-            "suggested": names[audit.suggested_codes],
-            "probability_wrong": 1 - audit.quality,
-        }
-    )
+    classes = pl.Series([str(name) for name in audit.classes])
+    columns = {
+        "row": np.arange(len(audit)),
+        "given": classes.gather(audit.codes),
+        "suggested": classes.gather(audit.suggested_codes),
+        "probability_wrong": 1 - audit.quality,
+    }
+    return pl.DataFrame(columns if names is None else columns | {"name": [str(name) for name in names]})
 
 
 def _content(audit: Audit, fdr: float) -> dict[str, Any]:
@@ -201,17 +200,22 @@ def _plain(value: Any) -> Any:
 
 
 def _scatter_from(content: dict[str, Any]) -> Scatter:
-    per_class = ClassConditions(
-        **{name: np.array(value) for name, value in content["per_class"].items() if name != "failing"},
-        failing=tuple(content["per_class"]["failing"]),
-    )
-    arrays = {name: np.array(content[name]) for name in ("witness", "missing")}
-    quantile = np.nan if content["quantile"] is None else content["quantile"]
-    profile = {float(tau): float(index) for tau, index in content["profile"]}
-    return Scatter(**content | arrays | {"per_class": per_class, "profile": profile, "quantile": quantile})
+    conditions = content["per_class"]
+    arrays = {name: np.array(value) for name, value in conditions.items() if name != "failing"}
+    per_class = ClassConditions(**arrays, failing=tuple(conditions["failing"]))
+    changed: dict[str, Any] = {
+        "witness": np.array(content["witness"]),
+        "missing": np.array(content["missing"]),
+        "per_class": per_class,
+        "profile": {float(tau): float(index) for tau, index in content["profile"]},
+        "quantile": np.nan if content["quantile"] is None else content["quantile"],
+    }
+    return Scatter(**(content | changed))
 
 
 def _intervals_from(content: dict[str, Any]) -> Intervals:
     parts = [field.name for field in fields(Intervals) if field.name not in ("level", "conditional")]
-    arrays = {name: Interval(**{key: np.array(value) for key, value in content[name].items()}) for name in parts}
-    return Intervals(**content | arrays)
+    arrays: dict[str, Any] = {
+        name: Interval(**{key: np.array(value) for key, value in content[name].items()}) for name in parts
+    }
+    return Intervals(**(content | arrays))

@@ -138,20 +138,28 @@ class Audit:
         """The findings in plain words."""
         return words.summary(self, fdr)
 
-    def to_html(self, path: str | Path, *, examples: Any = None, fdr: float = FDR) -> None:
+    def to_html(
+        self, path: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float = FDR
+    ) -> None:
         """Write the report: one page that needs no network.
 
         Args:
             path: the HTML file.
             examples: what to show of the flagged rows: a table (polars, pandas or a mapping of columns), or images as
                 an (N, channels, height, width) array of bytes.
+            names: (N,) what the rows are called, file names say; their numbers by default.
             fdr: of the flagged labels.
         """
-        files.write_report(self, Path(path), examples, fdr)
+        files.write_report(self, Path(path), examples, names, fdr)
 
-    def save(self, folder: str | Path, *, examples: Any = None, fdr: float = FDR) -> None:
-        """Write ``issues.csv``, ``labels.parquet``, ``transition.csv``, ``report.html`` and, last, ``audit.json``."""
-        files.save(self, Path(folder), examples, fdr)
+    def save(
+        self, folder: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float = FDR
+    ) -> None:
+        """Write ``issues.csv``, ``labels.parquet``, ``transition.csv``, ``report.html`` and, last, ``audit.json``.
+
+        The arguments are those of ``to_html``.
+        """
+        files.save(self, Path(folder), examples, names, fdr)
 
     @classmethod
     def load(cls, folder: str | Path) -> Audit:

@@ -19,6 +19,9 @@ Codes = NDArray[np.int64]
 MEASURED_NUMBERS = 200_000
 """Rows times classes that scatter and intervals are measured on: enough for both, however much there is."""
 
+DOUBT = 0.5
+"""Standard errors by which the labels must speak for a head on the posteriors: little, for those of a classifier."""
+
 SUSPICIOUS_AGREEMENT = 0.995
 SUSPICIOUS_MODESTY = 0.1
 """Probabilities are suspected of having seen the labels if they agree with nearly all of them, or with most of them
@@ -48,17 +51,33 @@ class Judgement:
 
 def judge(probs: Array, codes: Codes, *, level: float, seed: int) -> Judgement:
     """Estimate T from (N, K) posteriors of the given labels and the (N,) labels, and measure how sure it is."""
-    estimate = minimum_volume(probs, codes, random_state=seed)
+    estimate = minimum_volume(probs, codes, random_state=seed, doubt=DOUBT)
     clean = estimate.clean_posteriors(probs)
+    T = with_levels(estimate.transition, quality.joint(codes, clean, estimate.transition))
     rows = np.random.default_rng(seed).permutation(len(codes))[: max(1000, MEASURED_NUMBERS // probs.shape[1])]
     return Judgement(
-        transition=estimate.transition,
+        transition=T,
         clean_probs=clean,
         scatter=identifiability.scatter(clean[rows], bootstraps=20, seed=seed),
         bracket=identifiability.bracket(probs),
-        sampling=_intervals(estimate.transition, clean, codes, rows, level, seed),
+        sampling=_intervals(T, clean, codes, rows, level, seed),
         reading=estimate.reading,
     )
+
+
+def with_levels(T: Array, joint: Array) -> Array:
+    """T with each class's noise rate as the labels have it, and its mistakes spread as before.
+
+    The smallest simplex is sharp on where labels go, and a little pessimistic on how many: that much the labels'
+    own posteriors, summed up in their (K, K) joint distribution, know better.
+    """
+    mass = joint.sum(axis=0)
+    level = np.divide(np.diag(joint), mass, out=np.diag(T).copy(), where=mass > 0)
+    others = T - np.diag(np.diag(T))
+    spread = others.sum(axis=0)
+    shares = np.divide(others, spread, out=np.zeros_like(T), where=spread > 0)
+    level = np.where(spread > 0, level, 1.0)
+    return shares * (1 - level) + np.diag(level)
 
 
 def warn_if_seen(probs: Array, codes: Codes) -> None:

@@ -104,7 +104,7 @@ def _worst_classes(audit: Audit) -> list[str]:
     worst = [j for j in np.argsort(-rates, kind="stable")[:WORST] if rates[j] >= 0.005]
     if not worst:
         return ["No class loses as much as half a percent of its labels."]
-    width = max(9, *(len(_short(audit.classes[j])) for j in worst))
+    width = max(10, *(len(_short(audit.classes[j])) for j in worst))
     bounds = "interval" if audit.identified else "bounds"
     lines = [f"{'true class':<{width}}  wrong  {bounds:<13}  mostly labelled"]
     for j in worst:

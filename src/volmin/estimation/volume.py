@@ -64,7 +64,7 @@ WEAKEST = 1e-2
 """Singular values of T below this are warned of."""
 
 DOUBT = 2.0
-"""Standard errors by which the labels' fit must beat the geometry on unseen rows."""
+"""Standard errors by which the labels' fit must beat the geometry on unseen rows, unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ class MinimumVolume:
         return clean_posteriors(torch.as_tensor(self.head), torch.from_numpy(np.log(P))).numpy()
 
 
-def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_state: int = 0) -> MinimumVolume:
+def minimum_volume(
+    probs: ArrayLike, labels: ArrayLike | None = None, *, random_state: int = 0, doubt: float = DOUBT
+) -> MinimumVolume:
     """T of the smallest volume that the posteriors and the labels allow.
 
     A class that no label names (without labels: that has no posterior mass) keeps its labels: its column is ``e_j``.
@@ -113,6 +115,8 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
         labels: (N,) noisy labels in ``0 .. C-1``. Without them the answer rests on the shape of the
             posteriors alone, which calibrated and accurate posteriors bear and others do not.
         random_state: seed of the samples that large data are reduced to.
+        doubt: standard errors by which the labels' fit must beat the geometry. Less than the default suits
+            posteriors that are biased rather than merely noisy, as those of most classifiers are.
     """
     P = checked_posteriors(probs)
     generator = np.random.default_rng(random_state)
@@ -122,7 +126,7 @@ def minimum_volume(probs: ArrayLike, labels: ArrayLike | None = None, *, random_
     else:
         y = validate_labels(labels, *P.shape)
         absent = np.bincount(y, minlength=P.shape[1]) == 0
-        result = _by_labels(_floored(P), y, generator)
+        result = _by_labels(_floored(P), y, generator, doubt)
     result.transition[:, absent] = np.eye(len(absent))[:, absent]
     weakest = np.linalg.svd(result.transition, compute_uv=False)[-1]
     if weakest < WEAKEST:
@@ -141,7 +145,7 @@ def _by_shape(P: Matrix, generator: np.random.Generator) -> MinimumVolume:
     return _from_geometry(simplex, path, 1.0, np.nan, np.nan)
 
 
-def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator) -> MinimumVolume:
+def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator, doubt: float) -> MinimumVolume:
     rows = _sample(len(P), SELECTION_ROWS, generator)
     temperature = calibration(P[rows], y[rows])
     P = tempered(P, temperature)
@@ -154,7 +158,7 @@ def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator) -> MinimumV
     few = rows[:START_ROWS]
     best = best_start(P[few], y[few], starts)
     gain, gain_error = _mean_and_error(unseen_log_likelihood(P[rows], y[rows], best.transition) - fits[chosen])
-    if gain <= DOUBT * gain_error:
+    if gain <= doubt * gain_error:
         return _from_geometry(path[chosen], path, temperature, gain, gain_error)
 
     many = _sample(len(P), min(FIT_ROWS, FIT_NUMBERS // P.shape[1]), generator)

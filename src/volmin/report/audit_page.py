@@ -89,7 +89,9 @@ class AuditStory:
     flagged: int
     expected_right: float
     rows: Sequence[int]
-    """Of the flagged labels that the page shows, the most suspicious first; the next four go with them."""
+    """Of the flagged labels that the page shows, the most suspicious first; the next five go with them."""
+    names: Sequence[str]
+    """What the rows are called; empty if they have numbers only."""
     given: Sequence[int]
     suggested: Sequence[int]
     wrong: Sequence[float]
@@ -122,6 +124,7 @@ def _data(story: AuditStory) -> dict[str, Any]:
         "classes": list(story.classes),
         "columns": list(story.examples.columns),
         "rows": list(story.rows),
+        "names": list(story.names),
         "given": list(story.given),
         "suggested": list(story.suggested),
         "wrong": list(story.wrong),

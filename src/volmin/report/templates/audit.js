@@ -41,6 +41,10 @@
     else delete decisions[place];
   }
 
+  function certainty(probability) {
+    return probability > 0.999 ? "over 99.9 %" : `${(100 * probability).toFixed(1)} %`;
+  }
+
   function card(place) {
     const element = make("article", undefined, "card");
     const given = data.classes[data.given[place]];
@@ -58,7 +62,7 @@
     const claim = make("div", undefined, "claim");
     claim.append("given ", make("b", given), ", rather ", make("b", suggested));
     const meta = make("div", undefined, "meta");
-    meta.append(make("span", `row ${data.rows[place]}`), make("span", `${(100 * data.wrong[place]).toFixed(1)} % wrong`));
+    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `wrong with ${certainty(data.wrong[place])}`));
     element.append(claim, meta);
     if (data.columns.length) {
       const cells = make("dl", undefined, "body");
