@@ -72,7 +72,8 @@ def test_the_parts_of_an_audit_agree_with_each_other(audited):
     assert (np.diff(audited.quality[flagged]) >= 0).all()
     assert audited.quality[flagged].mean() <= 0.1
     assert (audited.suggested[flagged] != audited.labels[flagged]).all()
-    assert len(audited.issues(0.01)) < len(flagged) < len(audited.issues(0.5))
+    doubted = (audited.suggested != audited.labels).sum()
+    assert 0 < len(audited.issues(0.001)) < len(flagged) <= len(audited.issues(1)) == doubted
     assert audited.intervals.noise_rate.low < audited.noise_rate < audited.intervals.noise_rate.high
     assert audited.bracket.shape == (10, 2)
     given, true, share = audited.confusions(1)[0]
@@ -80,11 +81,13 @@ def test_the_parts_of_an_audit_agree_with_each_other(audited):
 
 
 def test_the_same_seed_gives_the_same_audit():
-    x, y = blobs([60, 60, 60])
-    first, again = (volmin.audit(y, features=x, random_state=3) for _ in range(2))
+    x, y = blobs([60, 60, 60], spread=2)
+    model = volmin.NoisyLabelClassifier(epochs=2)
+    first, again = (volmin.audit(y, features=x, model=model, random_state=3) for _ in range(2))
     assert np.array_equal(first.quality, again.quality)
     assert np.array_equal(first.transition, again.transition)
-    assert volmin.audit(y, features=x).provenance["seed"] != volmin.audit(y, features=x).provenance["seed"]
+    seeds = {volmin.audit(y, features=x, model="logistic").provenance["seed"] for _ in range(2)}
+    assert len(seeds) == 2
 
 
 TEXT, FRACTIONS, TUPLES, MIXED = ["c", "a", "b"], [2.5, 0.5, 1.5], [(2, "x"), (0, "y"), (1, "z")], ["1", 1, 2.0]
@@ -166,17 +169,23 @@ def test_one_rare_class_is_left_alone_and_named():
     assert "too few rows" in audit.summary()
 
 
-def test_three_hundred_classes():
+def test_three_hundred_classes(tmp_path):
     generator = np.random.default_rng(0)
     clean = np.repeat(np.arange(300), 10)
     labels = np.where(generator.random(3000) < 0.1, (clean + 1) % 300, clean)
     probs = np.full((3000, 300), 0.1 / 298)
     probs[np.arange(3000), clean], probs[np.arange(3000), (clean + 1) % 300] = 0.81, 0.09
     audit = volmin.audit(labels, probs=probs, random_state=0)
-    assert audit.transition.shape == (300, 300)
-    precision, recall = precision_and_recall(audit, labels != clean, fdr=0.3)
-    assert precision > 0.7
-    assert recall > 0.7
+    precision, recall = precision_and_recall(audit, labels != clean)
+    assert precision > 0.9
+    assert recall > 0.9
+    assert abs(audit.noise_rate - (labels != clean).mean()) < 0.02
+    assert audit.scatter is None
+    assert audit.intervals is None
+    assert "not examined" in audit.summary()
+    audit.save(tmp_path)
+    assert volmin.Audit.load(tmp_path).summary() == audit.summary()
+    assert (tmp_path / "report.html").stat().st_size < 1_000_000
 
 
 def test_frames_with_text_gaps_and_constants():
@@ -190,27 +199,32 @@ def test_frames_with_text_gaps_and_constants():
         assert precision_and_recall(audit, labels != clean)[0] > 0.9
     with_gaps = x.copy()
     with_gaps[::17, 0] = np.nan
-    assert precision_and_recall(volmin.audit(labels, features=with_gaps, random_state=0), labels != clean)[0] > 0.9
+    assert (
+        precision_and_recall(
+            volmin.audit(labels, features=with_gaps, model="logistic", random_state=0), labels != clean
+        )[0]
+        > 0.9
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({}, "either features or probs"),
-        ({"features": np.zeros((6, 2)), "probs": np.full((6, 2), 0.5)}, "either features or probs"),
-        ({"probs": np.full((6, 2), 0.5), "model": "forest"}, "nothing for it to do"),
-        ({"features": np.zeros((5, 2))}, "5 rows, but there are 6 labels"),
-        ({"probs": np.full((6, 3), 1 / 3)}, "3 columns, but there are 2 classes"),
-        ({"features": np.zeros((6, 2)), "model": "oracle"}, "Choose one of: network, logistic, forest, boosting"),
-        ({"features": np.zeros((6, 2)), "model": RidgeClassifier()}, "CalibratedClassifierCV"),
-        ({"features": np.array([["x"] * 2] * 6)}, "give a table for text"),
-        ({"features": np.zeros((6, 2)), "folds": 1}, "at least 2"),
-        ({"probs": np.zeros((6, 2))}, "must sum to one"),
+        ({"features": np.zeros((10, 2)), "probs": np.full((10, 2), 0.5)}, "either features or probs"),
+        ({"probs": np.full((10, 2), 0.5), "model": "forest"}, "nothing for it to do"),
+        ({"features": np.zeros((9, 2))}, "9 rows, but there are 10 labels"),
+        ({"probs": np.full((10, 3), 1 / 3)}, "3 columns, but there are 2 classes"),
+        ({"features": np.zeros((10, 2)), "model": "oracle"}, "Choose one of: network, logistic, forest, boosting"),
+        ({"features": np.zeros((10, 2)), "model": RidgeClassifier()}, "CalibratedClassifierCV"),
+        ({"features": np.array([["x"] * 2] * 10)}, "give a table for text"),
+        ({"features": np.zeros((10, 2)), "folds": 1}, "at least 2"),
+        ({"probs": np.zeros((10, 2))}, "must sum to one"),
     ],
 )
 def test_bad_input_says_what_to_do(arguments, message):
     with pytest.raises(ValueError, match=message):
-        volmin.audit(["a", "a", "a", "b", "b", "b"], **arguments)
+        volmin.audit(["a"] * 5 + ["b"] * 5, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _conclude(
         clean_probs=clean,
         scatter=judgement.scatter,
         bracket=bracket,
-        sampling=_among_all(judgement.sampling, common, T),
+        sampling=None if judgement.sampling is None else _among_all(judgement.sampling, common, T),
         rare=tuple(int(code) for code in np.setdiff1d(np.arange(C), common)),
         histories=found.histories,
         provenance=provenance,

@@ -67,9 +67,9 @@ def read(folder: Path) -> dict[str, Any]:
             "transition": np.array(content["transition"]),
             "joint": np.array(content["joint"]),
             "clean_probs": None,
-            "scatter": _scatter_from(content["scatter"]),
+            "scatter": None if content["scatter"] is None else _scatter_from(content["scatter"]),
             "bracket": np.array(content["bracket"]),
-            "sampling": _intervals_from(content["intervals"]),
+            "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"]),
             "rare": tuple(content["rare"]),
             "histories": content["histories"],
             "provenance": content["provenance"],
@@ -102,8 +102,8 @@ def write_report(audit: Audit, path: Path, examples: Any, names: Sequence[Any] |
         classes=classes,
         num_rows=len(audit),
         noise_rate=(audit.noise_rate, low, high),
-        level=audit.sampling.level,
-        scatter_index=audit.scatter.index,
+        level=None if intervals is None else intervals.level,
+        scatter_index=None if audit.scatter is None else audit.scatter.index,
         T=audit.transition,
         bounds=None if intervals is None else (intervals.transition.low, intervals.transition.high),
         class_lines=_class_lines(audit, classes),
@@ -179,8 +179,8 @@ def _content(audit: Audit, fdr: float) -> dict[str, Any]:
         "transition": audit.transition.tolist(),
         "joint": audit.joint.tolist(),
         "bracket": audit.bracket.tolist(),
-        "intervals": _plain(asdict(audit.sampling)),
-        "scatter": _plain(asdict(audit.scatter)) | {"profile": list(map(list, audit.scatter.profile.items()))},
+        "intervals": None if audit.sampling is None else _plain(asdict(audit.sampling)),
+        "scatter": None if audit.scatter is None else _scatter_content(audit.scatter),
         "verdict": words.identifiability(audit),
         "rare": list(audit.rare),
         "histories": [list(history) for history in audit.histories],
@@ -197,6 +197,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _scatter_content(scatter: Scatter) -> dict[str, Any]:
+    return _plain(asdict(scatter)) | {"profile": [list(point) for point in scatter.profile.items()]}
 
 
 def _scatter_from(content: dict[str, Any]) -> Scatter:

@@ -36,9 +36,9 @@ class Audit:
         quality: (N,) the probability that each label is right.
         suggested_codes: (N,) the likeliest true labels, as positions in ``classes``.
         clean_probs: (N, C) posteriors of the true label given the features; None for an audit read from a folder.
-        scatter: whether the posteriors determine T.
+        scatter: whether the posteriors determine T; None for too many classes to examine that.
         bracket: (C, 2) bounds of each class's noise rate that do not need T to be determined.
-        sampling: intervals that hold if T is determined.
+        sampling: intervals that hold if T is determined; None if that was not examined.
         rare: classes with too few rows to be judged: their labels count as right.
         histories: a network's records per epoch, for each fold.
         provenance: how it was computed: model, folds, seed, versions.
@@ -51,9 +51,9 @@ class Audit:
     quality: Array
     suggested_codes: Codes
     clean_probs: Array | None
-    scatter: Scatter
+    scatter: Scatter | None
     bracket: Array
-    sampling: Intervals
+    sampling: Intervals | None
     rare: tuple[int, ...] = ()
     histories: Sequence[Sequence[dict[str, Any]]] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -88,8 +88,8 @@ class Audit:
 
     @property
     def identified(self) -> bool:
-        """Whether nothing speaks against T being determined by the data."""
-        return not self.scatter.refuted
+        """Whether it was examined that the data determine T, and nothing speaks against it."""
+        return self.scatter is not None and not self.scatter.refuted
 
     @property
     def intervals(self) -> Intervals | None:
@@ -99,7 +99,7 @@ class Audit:
     @property
     def noise_bounds(self) -> Array:
         """(C, 2) what may be said of each class's noise rate: its interval, or else the bracket."""
-        return noise_bounds(self.scatter, self.intervals, self.bracket)
+        return self.bracket if self.scatter is None else noise_bounds(self.scatter, self.intervals, self.bracket)
 
     def issues(self, fdr: float = FDR) -> Codes:
         """Rows of labels to change, the most suspicious first.

@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmin import identifiability, quality
-from volmin.estimation import minimum_volume
+from volmin.estimation import estimate_transition, minimum_volume
 from volmin.identifiability import Scatter
 from volmin.intervals import Interval, Intervals, conditional_intervals
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+MOST_CLASSES = 100
+"""Beyond so many, an entry of T has hardly a label to itself: T is counted (confident joint) rather than fitted, and
+whether the data determine it is not examined, which would take longer than all the rest."""
 
 MEASURED_NUMBERS = 200_000
 """Rows times classes that scatter and intervals are measured on: enough for both, however much there is."""
@@ -35,34 +39,44 @@ class Judgement:
     Attributes:
         transition: (K, K) T.
         clean_probs: (N, K) posteriors of the true label.
-        scatter: whether these determine T.
+        scatter: whether these determine T; None if that was not examined.
         bracket: (K, 2) bounds of the noise rates that need no scatter.
-        sampling: intervals, for a T that is determined.
-        reading: which reading of minimum volume won, ``"geometry"`` or ``"labels"``.
+        sampling: intervals, for a T that is determined; None if that was not examined.
+        reading: how T was found: by ``"geometry"`` or by ``"labels"`` (see ``minimum_volume``), or ``"counted"``.
     """
 
     transition: Array
     clean_probs: Array
-    scatter: Scatter
+    scatter: Scatter | None
     bracket: Array
-    sampling: Intervals
+    sampling: Intervals | None
     reading: str
 
 
 def judge(probs: Array, codes: Codes, *, level: float, seed: int) -> Judgement:
     """Estimate T from (N, K) posteriors of the given labels and the (N,) labels, and measure how sure it is."""
-    estimate = minimum_volume(probs, codes, random_state=seed, doubt=DOUBT)
-    clean = estimate.clean_posteriors(probs)
-    T = with_levels(estimate.transition, quality.joint(codes, clean, estimate.transition))
+    few = probs.shape[1] <= MOST_CLASSES
+    T, clean, reading = _fitted(probs, codes, seed) if few else _counted(probs, codes)
+    T = with_levels(T, quality.joint(codes, clean, T))
     rows = np.random.default_rng(seed).permutation(len(codes))[: max(1000, MEASURED_NUMBERS // probs.shape[1])]
     return Judgement(
         transition=T,
         clean_probs=clean,
-        scatter=identifiability.scatter(clean[rows], bootstraps=20, seed=seed),
+        scatter=identifiability.scatter(clean[rows], bootstraps=20, seed=seed) if few else None,
         bracket=identifiability.bracket(probs),
-        sampling=_intervals(T, clean, codes, rows, level, seed),
-        reading=estimate.reading,
+        sampling=_intervals(T, clean, codes, rows, level, seed) if few else None,
+        reading=reading,
     )
+
+
+def _fitted(probs: Array, codes: Codes, seed: int) -> tuple[Array, Array, str]:
+    estimate = minimum_volume(probs, codes, random_state=seed, doubt=DOUBT)
+    return estimate.transition, estimate.clean_posteriors(probs), estimate.reading
+
+
+def _counted(probs: Array, codes: Codes) -> tuple[Array, Array, str]:
+    T = estimate_transition(probs, codes, "confident")
+    return T, quality.clean_posteriors(probs, T), "counted"
 
 
 def with_levels(T: Array, joint: Array) -> Array:

@@ -42,7 +42,8 @@ def headline(audit: Audit) -> str:
             f"About {rate} are wrong ({audit.intervals.level:.0%} interval {interval.low:.1%} to {interval.high:.1%})."
         )
     low, high = noise_rate_bracket(audit)
-    return f"Between {low:.1%} and {high:.1%} are wrong; {rate} if the noise is as large as the data allow."
+    condition = "by estimate" if audit.scatter is None else "if the noise is as large as the data allow"
+    return f"Between {low:.1%} and {high:.1%} are wrong; {rate} {condition}."
 
 
 def noise_rate_bracket(audit: Audit) -> tuple[float, float]:
@@ -53,6 +54,8 @@ def noise_rate_bracket(audit: Audit) -> tuple[float, float]:
 
 def identifiability(audit: Audit) -> str:
     """How far T can be trusted, in one or two sentences."""
+    if audit.scatter is None:
+        return f"With {len(audit.classes)} classes it is not examined whether the data determine T. {HAND_CHECK}"
     s = f"scatter index {audit.scatter.index:.2f}, above 1 is needed"
     kind = audit.scatter.verdict.split(":")[0].split(",")[0]
     if kind == "well identified":
@@ -119,7 +122,7 @@ def _worst_classes(audit: Audit) -> list[str]:
 def _failing(audit: Audit) -> list[int]:
     """Classes short of evidence, as positions among all classes: the scatter knows only those that were judged."""
     judged = [j for j in range(len(audit.classes)) if j not in audit.rare]
-    return [judged[k] for k in audit.scatter.per_class.failing]
+    return [judged[k] for k in audit.scatter.per_class.failing] if audit.scatter else []
 
 
 def _short(label: object, most: int = 24) -> str:

@@ -78,8 +78,8 @@ class AuditStory:
     num_rows: int
     noise_rate: tuple[float, float, float]
     """Estimate, and the ends of its interval or bracket."""
-    level: float
-    scatter_index: float
+    level: float | None
+    scatter_index: float | None
     T: NDArray[np.float64]
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None
     """Lower and upper ends of the intervals of T, where T is identified."""
