@@ -108,7 +108,7 @@ def fold_curves(histories: Sequence[Sequence[Mapping[str, Any]]]) -> Markup:
             axes.plot(range(1, shared + 1), means, color=colour, label=name, linewidth=2)
         axes.set(xlabel="epoch", ylabel="loss")
         axes.legend(frameon=False)
-        return _svg(figure)
+        return svg(figure)
 
 
 _LOSSES = {"train_loss": "labels trained on", "val_loss": "noisy labels held out"}

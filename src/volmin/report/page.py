@@ -71,5 +71,5 @@ def write_grid_report(
 ) -> None:
     """Write the page of many runs; ``runs`` are their specs and results."""
     title = f"{len(runs)} run{'s'[: len(runs) != 1]}"
-    template = _PAGES.get_template("grid.html")
+    template = PAGES.get_template("grid.html")
     write_text(path, template.render(title=title, sections=sections, runs=runs, duration=duration, version=__version__))
