@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from volmin import noise
 from volmin.data import load_dataset
@@ -18,3 +20,36 @@ def noisy_digits(digits):
     """Digits with 35 % pair noise, and the matrix that made it."""
     T = noise.pair(10, 0.35)
     return noisy_split(digits.train, T, seed=1), T
+
+
+@pytest.fixture(scope="session")
+def make_clothing1m():
+    """A function that writes a miniature Clothing1M below a folder."""
+    return _make_clothing1m
+
+
+def _make_clothing1m(root, annotations=False):
+    """A miniature: uniform images whose brightness tells the class, odd names, two broken images and one missing."""
+    train, test_part = 200, 42
+    generator = np.random.default_rng(0)
+    clean = np.concatenate([np.repeat(np.arange(14), 10), np.zeros(train - 140, int), np.repeat(np.arange(14), 3)])
+    noisy = noise.corrupt(clean, noise.pair(14, 0.2), 0)
+    keys = [
+        f"images/{i % 10}/{i % 100:02d}/{1000 + i},{generator.integers(10**9)}.jpg" for i in range(train + test_part)
+    ]
+    keys[5] = "images/0/05/a b,5.jpg"
+    for key, label in zip(keys, clean, strict=True):
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 16), (15 * label + 20, 128, 235 - 15 * label)).save(root / key)
+    (root / keys[150]).write_bytes(b"broken")
+    (root / keys[151]).unlink()
+    (root / keys[train + 1]).write_bytes((root / keys[train + 1]).read_bytes()[:300])
+    lists = root / "annotations" if annotations else root
+    lists.mkdir(exist_ok=True)
+    pairs = [f"{key} {label}" for key, label in zip(keys, noisy, strict=True)]
+    (lists / "noisy_label_kv.txt").write_text("\n".join(pairs[::-1]) + "\n")
+    (lists / "noisy_train_key_list.txt").write_text("\n".join(keys[:train]))
+    test = [f"{key} {label}" for key, label in zip(keys[train:], clean[train:], strict=True)]
+    (lists / "clean_label_kv.txt").write_text("\n".join(test))
+    (lists / "clean_test_key_list.txt").write_text("\n".join(keys[train:]))
+    return keys, noisy, clean

@@ -106,6 +106,19 @@ def test_training_on_a_table_of_ones_own(tmp_path):
     assert "already finished" in volmin(*arguments).stdout
 
 
+def test_training_on_a_miniature_of_clothing1m(tmp_path, make_clothing1m):
+    make_clothing1m(tmp_path)
+    done = volmin(
+        *("train", "--dataset", "clothing1m", "--data-dir", tmp_path, "--preset", "fast", "--epochs", 1),
+        *("--out", tmp_path / "runs"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy" in done.stdout
+    assert "unreadable images" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert result_of(tmp_path / "runs")["test_labels"] == "clean"
+
+
 def test_a_heavy_volume_is_warned_of_in_one_line(tmp_path):
     done = volmin(*TRAIN, "--epochs", 60, "--set", "lam=0.1", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from volmin.data.batches import Batch, TensorLoader
+from volmin.data.image_files import ImageLoader
 from volmin.devices import OneDevice
 from volmin.storage import replace_file
 from volmin.transition import warn_if_degenerate
@@ -340,7 +341,7 @@ class _Batches:
     """Batches on the device, from tensors in memory or from a user's own loader."""
 
     def __init__(self, loader: Loader, num_classes: int, fabric: OneDevice | Fabric) -> None:
-        if isinstance(loader, TensorLoader):
+        if isinstance(loader, TensorLoader | ImageLoader):
             _check_labels(loader.y, num_classes)
             loader = loader.to(fabric.device)
         self.loader, self.num_classes, self.fabric = loader, num_classes, fabric
@@ -350,7 +351,7 @@ class _Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         """All rows; in order where they are in memory."""
-        if isinstance(self.loader, TensorLoader):
+        if isinstance(self.loader, TensorLoader | ImageLoader):
             yield from self.loader
             return
         for x, y, *index in self.loader:
@@ -360,10 +361,10 @@ class _Batches:
 
     def shuffled(self, seed: int) -> Iterator[Batch]:
         """An epoch of training. A user's loader shuffles by torch's global generator, which the loop has seeded."""
-        if isinstance(self.loader, TensorLoader):
+        if isinstance(self.loader, TensorLoader | ImageLoader):
             return self.loader.shuffled(seed, self.fabric.global_rank, self.fabric.world_size)
         if self.fabric.world_size > 1:
-            raise ValueError("Training on several devices needs data in memory: give a TensorLoader.")
+            raise ValueError("Training on several devices needs a TensorLoader or an ImageLoader.")
         return iter(self)
 
 

@@ -21,7 +21,8 @@ def test_a_table_is_a_data_set_with_labels_as_given(tmp_path):
     assert (len(data.train), len(data.test)) == (48, 12)
     assert np.bincount(data.test.y).tolist() == [4, 4, 4]
     assert data.input_shape == (1,)
-    assert not data.clean
+    assert not data.clean_train
+    assert not data.clean_test
     assert data.noisy is None
 
 
@@ -39,7 +40,7 @@ def test_true_labels_are_what_is_tested_and_no_feature(tmp_path):
         table(tmp_path, truth=truth, other=np.arange(60) % 7), label="y", clean="truth", ignore=["other"]
     )
     assert data.classes == ("a", "b", "c", "d")
-    assert data.clean
+    assert data.clean_test
     assert data.input_shape == (1,)
     differ = data.noisy != data.train.y
     assert (data.train.y[differ] == 3).all()

@@ -189,7 +189,7 @@ def test_labels_of_other_images_are_refused(tmp_path, digits):
 
 
 def test_noise_is_not_put_on_noisy_labels(table, tmp_path):
-    with pytest.raises(ValueError, match="leave out --noise pair:0.2"):
+    with pytest.raises(ValueError, match="noisy already: leave out --noise pair:0.2"):
         Source(str(table), label="given", clean="truth").check_noise("pair:0.2")
     with pytest.raises(ValueError, match="leave out --noise sym:0.2"):
         Source("digits", labels="a.npy").check_noise("sym:0.2")

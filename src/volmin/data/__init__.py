@@ -9,6 +9,7 @@ from pathlib import Path
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip
 from volmin.data.base import DataError, Dataset, Part
 from volmin.data.batches import Batch, TensorLoader
+from volmin.data.image_files import ImageFiles, ImageLoader
 from volmin.data.splits import NoisySplit, noisy_split, split_indices, split_with, without_anchors
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "CropFlip",
     "DataError",
     "Dataset",
+    "ImageFiles",
+    "ImageLoader",
     "NoisySplit",
     "Part",
     "TensorLoader",
@@ -35,7 +38,12 @@ SOURCES = {
     "fashion_mnist": "60,000 + 10,000 articles of clothing of 28 x 28 pixels (IDX files in --data-dir, or downloaded)",
     "cifar10": "50,000 + 10,000 colour images of 32 x 32 pixels (cifar-10-batches-py in --data-dir, or downloaded)",
     "cifar100": "the same with 100 classes (cifar-100-python in --data-dir, or downloaded)",
+    "clothing1m": "1,000,000 photographs with noisy labels + 10,526 with clean ones (images/ and lists in --data-dir)",
 }
+
+
+NOISY = ("clothing1m",)
+"""Data sets whose training labels are noisy as they come."""
 
 
 def names() -> list[str]:

@@ -45,5 +45,27 @@ class CropFlip:
         return padded[image[:, None, None], rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {"crop_flip": CropFlip()}
+@dataclass(frozen=True)
+class InnerCropFlip:
+    """Every image is cropped to 7/8 of its sides at a random place (256 to 224), and mirrored half of the time."""
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        # Where the crop lies as a share of the room there is, in units that suit every size of image.
+        place = torch.randint(_UNITS, (count, 2), generator=generator)
+        mirrored = torch.randint(2, (count, 1), generator=generator)
+        return torch.cat([place, mirrored], dim=1)
+
+    def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
+        height, width = (-(-side * 7 // 8) for side in x.shape[2:])
+        room = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
+        corners = choices[:, :2].to(x.device) * room // _UNITS
+        crops = [
+            image[:, top : top + height, left : left + width].flip(2 if mirrored else ())
+            for image, (top, left), mirrored in zip(x, corners.tolist(), choices[:, 2].tolist(), strict=True)
+        ]
+        return torch.stack(crops)
+
+
+_UNITS = 2**16
+AUGMENTATIONS: dict[str, Augmentation] = {"crop_flip": CropFlip(), "inner_crop_flip": InnerCropFlip()}
 """By the names that presets and specs give them."""

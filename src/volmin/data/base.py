@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,12 +21,17 @@ class Part:
     """Inputs and labels of the training or the test part."""
 
     x: Tensor
-    """(N, ...) features, or (N, channels, height, width) images as the uint8 of their files."""
+    """(N, ...) features, or (N, channels, height, width) images as the uint8 of their files; ``ImageFiles`` where they
+    are decoded when needed."""
     y: NDArray[np.int64]
     """(N,) labels in ``0 .. C-1``."""
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def take(self, rows: NDArray[Any]) -> Part:
+        """The chosen rows."""
+        return Part(self.x[rows] if isinstance(self.x, Tensor) else self.x.take(rows), self.y[rows])
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,12 @@ class Dataset:
     std: tuple[float, ...] = ()
     noisy: NDArray[np.int64] | None = None
     """(N,) noisy labels that came with the training part; where there are none, noise is drawn."""
-    clean: bool = True
-    """Whether the labels of the parts are true, and not merely those that were given."""
+    clean_train: bool = True
+    """Whether the labels of the training part are true, and not merely those that were given."""
+    clean_test: bool = True
+    """The same of the test part."""
+    transition: NDArray[np.float64] | None = None
+    """(C, C) the matrix that pairs of noisy and clean labels outside of the training part show."""
     encoder: Mapping[str, Any] | None = None
     """How the rows of a table became ``x``: the content of its ``TableEncoder``."""
 
@@ -54,6 +63,13 @@ class Dataset:
     @property
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.train.x.shape[1:])
+
+    def resized(self, side: int) -> Dataset:
+        """The same data with images of another size, where they are decoded when needed."""
+        if isinstance(self.train.x, Tensor):
+            raise ValueError(f"The images of {self.name} are in memory and keep their size.")
+        train, test = (Part(cast(Any, part.x).resized(side), part.y) for part in (self.train, self.test))
+        return replace(self, train=train, test=test)
 
     def encoding(self) -> dict[str, Any]:
         """All that is needed to give new rows to a network trained on these, in types that JSON has."""

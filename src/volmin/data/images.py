@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from volmin.data.base import DataError
+from volmin.data.image_files import decode, quiet_pillow, reason
 from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
 from volmin.data.tables import load_table
 from volmin.progress import tracked
@@ -70,7 +70,7 @@ def load_images(
         paths, labels = _table_of_paths(path, label, path_column)
     else:
         raise DataError(f"There is no folder of images at {path}, nor a table of their paths.")
-    with _quiet_pillow():
+    with quiet_pillow():
         headers = _in_parallel(_header, paths, "looking at images")
         read = [header for header in headers if isinstance(header, _Header)]
         if not read:
@@ -83,23 +83,6 @@ def load_images(
     _report(path, labels, kept, left_out)
     x = torch.from_numpy(np.stack([pixels[row] for row in kept]))
     return LabelledImages(tuple(paths[row] for row in kept), labels[kept], x, left_out)
-
-
-def decode(path: Path, height: int, width: int, channels: int) -> NDArray[np.uint8]:
-    """(channels, height, width) pixels of an image file, upright and resized. Raises what Pillow raises."""
-    with Image.open(path) as image:
-        # A JPEG decoder gives smaller images faster; twice the size leaves the resizing something to average over.
-        side = 2 * max(height, width)
-        image.draft(None, (side, side))
-        image.load()
-        upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith("I"):
-        upright = Image.fromarray((np.asarray(upright) // 257).astype(np.uint8))
-    elif upright.mode == "P":
-        upright = upright.convert("RGBA")
-    converted = upright.convert("L" if channels == 1 else "RGB")
-    resized = converted.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(resized).reshape(height, width, channels).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -172,23 +155,12 @@ def _in_parallel(function: Any, paths: Sequence[Path], title: str) -> list[Any]:
     def safely(path: Path) -> Any:
         try:
             return function(path)
-        except FileNotFoundError:
-            return "it does not exist"
         except Exception as error:  # a damaged image may raise anything, and must not stop the others
-            return " ".join(str(error).replace(repr(str(path)), "it").split()) or type(error).__name__
+            return reason(error, path)
 
     # Pillow decodes outside of Python's global lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(tracked(pool.map(safely, paths), title, len(paths)))
-
-
-@contextmanager
-def _quiet_pillow() -> Iterator[None]:
-    """Images that would unpack to huge ones are damaged; oddities that Pillow mends are nobody's business."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="PIL")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield
 
 
 def _report(path: Path, labels: NDArray[Any], kept: Sequence[int], left_out: Sequence[tuple[Path, str]]) -> None:

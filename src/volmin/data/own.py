@@ -63,7 +63,8 @@ def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequen
         *_parts(x, noisy if true is None else true, train, test),
         classes,
         noisy=None if true is None else noisy[train],
-        clean=true is not None,
+        clean_train=true is not None,
+        clean_test=true is not None,
         encoder=encoder.to_json(),
     )
 
@@ -80,7 +81,8 @@ def _from_images(path: Path) -> Dataset:
         classes,
         mean=tuple(mean.tolist()),
         std=tuple(std.clamp_min(1e-3).tolist()),
-        clean=False,
+        clean_train=False,
+        clean_test=False,
     )
 
 

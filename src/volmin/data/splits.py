@@ -31,7 +31,8 @@ def noisy_split(part: Part, T: NDArray[np.float64], seed: int, validation: float
 def split_with(part: Part, noisy: NDArray[np.int64], seed: int, validation: float = 0.1) -> NoisySplit:
     """The same split, with noisy labels that are there already."""
     train, held_out = split_indices(len(part), seed, validation)
-    return NoisySplit(Part(part.x[train], noisy[train]), Part(part.x[held_out], noisy[held_out]), clean=part.y[train])
+    with_noise = Part(part.x, noisy)
+    return NoisySplit(with_noise.take(train), with_noise.take(held_out), clean=part.y[train])
 
 
 def split_indices(count: int, seed: int, validation: float = 0.1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

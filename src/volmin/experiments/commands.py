@@ -39,7 +39,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     if (result := read_result(folder)) is not None:
         console.print(f"{title}: already finished.")
     else:
-        experiment = set_up(spec, dataset=source.dataset)
+        experiment = set_up(spec, source.data_dir, source.dataset)
         fabric = launch(spec.devices)
         with EpochProgress(title, experiment.epochs) as progress:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
@@ -53,6 +53,8 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
         table.add_row("T error", f"{result['transition_error']:.4f}", last)
     if result["noise_rate_estimate"] is not None:
         table.add_row("noise rate found", f"{result['noise_rate_estimate']:.2%}")
+    if count := result.get("unreadable_images"):
+        table.add_row("unreadable images", str(count), "left out")
     rule = "the last ten are averaged" if result["selection"] == "last" else f"by noisy {result['selection']}"
     table.add_row("chosen epoch", str(result["selected_epoch"]), f"of {result['epochs']}, {rule}")
     each = f"({result['seconds_per_epoch']:.2g} s an epoch)"

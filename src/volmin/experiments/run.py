@@ -20,9 +20,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
+from torch import Tensor
 
 from volmin import methods, networks, noise
-from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, split_with
+from volmin.data import (
+    AUGMENTATIONS,
+    Augmentation,
+    DataError,
+    Dataset,
+    ImageFiles,
+    ImageLoader,
+    Part,
+    TensorLoader,
+    split_with,
+)
 from volmin.devices import OneDevice
 from volmin.experiments import anchors
 from volmin.experiments.spec import RunSpec
@@ -35,8 +46,13 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 EVALUATION_BATCH = 1000
+IMAGE_FILES_BATCH = 128
+"""Rows of a batch of large images, for the memory that they take."""
 REPORTED_LAST_EPOCHS = 10
 """Methods without validation report the mean accuracy of so many last epochs, as their authors do."""
+
+
+InOrder = TensorLoader | ImageLoader
 
 
 @dataclass(frozen=True)
@@ -48,9 +64,9 @@ class Experiment:
     T: NDArray[np.float64] | None
     """(C, C) the matrix behind the noisy labels, where it is known."""
     method: Method
-    train: TensorLoader
-    validation: TensorLoader
-    test: TensorLoader
+    train: InOrder
+    validation: InOrder
+    test: InOrder
 
     @property
     def epochs(self) -> int:
@@ -60,18 +76,44 @@ class Experiment:
 def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Experiment:
     """Load the data, draw the noise and build the method. Writes nothing below the folder of runs."""
     dataset = dataset or anchors.load(spec.dataset, data_dir)
+    if spec.image_side is not None:
+        dataset = dataset.resized(spec.image_side)
     noisy, T = _noisy_labels(dataset, spec)
     split = split_with(dataset.train, noisy, spec.seed)
     with torch.random.fork_rng():
         torch.manual_seed(spec.seed)
         net = networks.build(spec.network, dataset.input_shape, dataset.num_classes)
+        if spec.pretrained:
+            networks.load_weights(net, _pretrained_weights(spec.network, data_dir))
         method = methods.get(spec.method)(net, dataset.num_classes, **spec.options)
     normalize, augment = dataset.normalize, AUGMENTATIONS[spec.augmentation] if spec.augmentation else None
-    train = TensorLoader(split.train.x, split.train.y, spec.recipe.batch_size, normalize=normalize, augment=augment)
-    validation, test = (
-        TensorLoader(part.x, part.y, EVALUATION_BATCH, normalize=normalize) for part in (split.validation, dataset.test)
-    )
+    train = _loader(split.train, spec.recipe.batch_size, normalize, augment)
+    validation, test = (_loader(part, None, normalize) for part in (split.validation, dataset.test))
     return Experiment(spec, dataset, T, method, train, validation, test)
+
+
+def _loader(
+    part: Part,
+    batch_size: int | None,
+    normalize: Callable[[Tensor], Tensor],
+    augment: Augmentation | None = None,
+) -> InOrder:
+    """Batches of images in files or of tensors in memory; for evaluation without a given size."""
+    if isinstance(part.x, ImageFiles):
+        return ImageLoader(part.x, part.y, batch_size or IMAGE_FILES_BATCH, normalize=normalize, augment=augment)
+    return TensorLoader(part.x, part.y, batch_size or EVALUATION_BATCH, normalize=normalize, augment=augment)
+
+
+def _pretrained_weights(network: str, data_dir: Path | None) -> Path:
+    """The checkpoint of ImageNet weights beside the data, by the name that it has where it comes from."""
+    candidates = sorted(Path(data_dir or ".").glob(f"{network}*"))
+    found = [path for path in candidates if path.suffix in (".pth", ".safetensors")]
+    if not found:
+        raise DataError(
+            f"This preset starts from ImageNet weights: put torchvision's checkpoint {network}-*.pth into the data "
+            f"directory ({data_dir}), or choose --preset fast."
+        )
+    return found[-1]
 
 
 def _noisy_labels(dataset: Dataset, spec: RunSpec) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
@@ -80,7 +122,7 @@ def _noisy_labels(dataset: Dataset, spec: RunSpec) -> tuple[NDArray[np.int64], N
         return dataset.noisy, noise.measured(dataset.noisy, dataset.train.y, dataset.num_classes)
     T = noise.parse(spec.noise, dataset.num_classes, spec.seed)
     if spec.noise in noise.NONE:
-        return dataset.train.y, T if dataset.clean else None
+        return dataset.train.y, T if dataset.clean_train else dataset.transition
     return noise.corrupt(dataset.train.y, T, spec.seed, draw="authors"), T
 
 
@@ -146,8 +188,11 @@ def read_metrics(folder: Path) -> list[Record]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def _test_figures(method: Method, test: TensorLoader, T: NDArray[np.float64] | None) -> dict[str, float]:
-    hits = clean_probs(method, test).argmax(1) == test.y.cpu()
+def _test_figures(method: Method, test: InOrder, T: NDArray[np.float64] | None) -> dict[str, float]:
+    method.eval()
+    with torch.inference_mode():
+        # Labels come with the batches: images that cannot be read are not among them.
+        hits = torch.cat([(method(batch.x).softmax(1).argmax(1) == batch.y).cpu() for batch in test])
     figures = {"accuracy": hits.double().mean().item()}
     with torch.no_grad():
         if (estimate := method.transition()) is not None:
@@ -167,7 +212,7 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
         accuracy = fmean(of_phase[-REPORTED_LAST_EPOCHS:])
     return {
         "accuracy": accuracy,
-        "test_labels": "clean" if experiment.dataset.clean else "given",
+        "test_labels": "clean" if experiment.dataset.clean_test else "given",
         "transition_error": chosen.get("transition_error"),
         "selected_epoch": chosen["epoch"],
         "selection": rule,
@@ -177,13 +222,19 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
             name: {key: selected(history, name).get(key) for key in ("epoch", "accuracy", "transition_error")}
             for name in ("loss", "accuracy")
         },
-        "noise_rate_estimate": _noise_rate(experiment.method, experiment.train),
+        "noise_rate_estimate": _noise_rate(experiment),
+        "unreadable_images": _unreadable_images(experiment),
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "seconds_per_epoch": fmean(record["seconds"] for record in history),
         "versions": {name: version(name) for name in ("volmin", "torch", "numpy")}
         | {"python": platform.python_version(), "commit": _commit()},
     }
+
+
+def _unreadable_images(experiment: Experiment) -> int:
+    loaders = (experiment.train, experiment.validation, experiment.test)
+    return sum(len(loader.unreadable) for loader in loaders if isinstance(loader, ImageLoader))
 
 
 def _commit() -> str | None:
@@ -198,13 +249,18 @@ def _commit() -> str | None:
         return None
 
 
-def _noise_rate(method: Method, train: TensorLoader) -> float | None:
-    """``1 - sum_j P(clean = j) T[j, j]``, with the priors that the classifier finds on the training inputs."""
+def _noise_rate(experiment: Experiment) -> float | None:
+    """``1 - sum_j P(clean = j) T[j, j]``, with the priors that the classifier finds on the training inputs.
+
+    Where images are decoded when needed, those held out for validation stand for all.
+    """
+    method = experiment.method
     with torch.no_grad():
         T = method.transition()
     if T is None:
         return None
-    priors = clean_probs(method, train.to(T.device)).mean(0)
+    inputs = experiment.train if isinstance(experiment.train, TensorLoader) else experiment.validation
+    priors = clean_probs(method, inputs.to(T.device)).mean(0)
     return 1 - (priors * T.diagonal().cpu()).sum().item()
 
 

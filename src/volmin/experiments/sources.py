@@ -64,17 +64,16 @@ class Source:
 
     def check_noise(self, noise: str | None) -> str:
         """The noise to draw: none where labels are noisy already, pair:0.45 where they are clean."""
-        if self.labels and noise not in (None, *NONE):
-            raise ValueError(f"--labels gives noisy labels already: leave out --noise {noise}.")
-        if self.clean and noise not in (None, *NONE):
-            raise ValueError(f"--clean says that the given labels are noisy already: leave out --noise {noise}.")
-        return noise or ("pair:0.45" if self.path is None and not self.labels else "none")
+        noisy_already = self.labels or self.clean or self.name in data.NOISY
+        if noisy_already and noise not in (None, *NONE):
+            raise ValueError(f"The labels of {self.name} are noisy already: leave out --noise {noise}.")
+        return noise or ("none" if noisy_already or self.path is not None else "pair:0.45")
 
     def describe(self, noise: str) -> str:
         """Where the noise in the labels comes from, in a word or two."""
         if self.labels or self.clean:
             return self.labels or f"labels {self.label}"
-        return "labels as given" if self.path and noise in NONE else noise
+        return "labels as given" if noise in NONE and self.check_noise(None) == noise else noise
 
     def identity(self) -> dict[str, Any]:
         """What tells this data from other data, for a run's spec; empty for a data set that its name identifies."""

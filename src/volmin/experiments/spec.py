@@ -14,6 +14,8 @@ from volmin import methods
 from volmin.experiments import presets
 from volmin.training import Recipe
 
+_OPTIONAL = ("augmentation", "image_side", "pretrained", "data")
+
 
 @dataclass(frozen=True)
 class RunSpec:
@@ -32,13 +34,17 @@ class RunSpec:
     """Of each device's process. Another number rounds otherwise, and so is another run."""
     augmentation: str | None = None
     """What happens to training images, by its name in ``volmin.data.AUGMENTATIONS``."""
+    image_side: int | None = None
+    """Another size of images than the data set's own."""
+    pretrained: bool = False
+    """Whether training starts from weights in the data directory."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What identifies data of one's own, or labels from a file: names, columns and a hash of the content."""
 
     def as_json(self) -> dict[str, Any]:
-        """The content of ``spec.json``; what a run does without (augmentation, own data) is not mentioned."""
+        """The content of ``spec.json``; what a run does without is not mentioned."""
         content = json.loads(json.dumps(asdict(self)))
-        return {key: value for key, value in content.items() if value or key not in ("augmentation", "data")}
+        return {key: value for key, value in content.items() if value or key not in _OPTIONAL}
 
     def folder(self, out: Path) -> Path:
         """Where the run lives: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
@@ -91,6 +97,8 @@ def resolve(
         devices=devices,
         threads=threads,
         augmentation=settings.augmentation,
+        image_side=settings.image_side,
+        pretrained=settings.pretrained,
         data=data or {},
     )
 
