@@ -51,7 +51,7 @@ def test_means_deviations_and_differences(table):
 
 @pytest.mark.parametrize(
     "change",
-    [{"preset": "paper"}, {"dataset": "digits"}, {"threads": 2}, {"options": {"lam": 0.5}}, {"recipe": {"epochs": 1}}],
+    [{"preset": "paper"}, {"dataset": "digits"}, {"devices": 2}, {"options": {"lam": 0.5}}, {"recipe": {"epochs": 1}}],
 )
 def test_other_runs_do_not_count(change):
     assert tables.build_table(STUDY, [record("volminnet", "pair:0.45", 1, 0.5, **change)]).is_empty
@@ -61,6 +61,14 @@ def test_a_record_from_before_a_field_existed_still_counts():
     old = dict(RECORDS[0].spec)
     del old["devices"]
     assert not tables.build_table(STUDY, [RunRecord(old, RECORDS[0].result)]).is_empty
+
+
+def test_threads_are_no_setting_of_a_table():
+    """They round sums otherwise, no more; a run of CIFAR takes two of them."""
+    in_two = RunRecord({**RECORDS[0].spec, "threads": 2}, RECORDS[0].result)
+    assert not tables.build_table(STUDY, [in_two]).is_empty
+    other = RunRecord({**RECORDS[0].spec, "network": "mlp"}, RECORDS[0].result)
+    assert tables.build_table(STUDY, [other]).is_empty
 
 
 def test_the_terminal_shows_ours_above_the_papers(table):

@@ -25,8 +25,12 @@ class RunRecord:
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def is_of(self, spec: RunSpec) -> bool:
-        """Whether this is a run of ``spec``; fields that came into being after it was recorded do not count."""
-        return _agree(self.spec, spec.as_json())
+        """Whether this is a run of ``spec``, in however many threads: they only change how sums are rounded.
+
+        Fields that came into being after it was recorded do not count.
+        """
+        recorded = {key: value for key, value in self.spec.items() if key != "threads"}
+        return _agree(recorded, spec.as_json())
 
 
 def _agree(recorded: Any, wanted: Any) -> bool:
