@@ -84,6 +84,16 @@ def test_pickles_of_python_2(tmp_path):
     assert data.test.x.unique().tolist() == [7]
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize("labels", [np.array([4, 5]), [np.int64(4), np.int64(5)]])
+def test_labels_that_numpy_made_and_columns_that_come_first(tmp_path, protocol, labels):
+    folder, pixels = cifar10(tmp_path), np.asfortranarray(np.arange(6144).reshape(2, 3072) % 251).astype(np.uint8)
+    (folder / "test_batch").write_bytes(pickle.dumps({"data": pixels, "labels": labels}, protocol))
+    test = load_dataset("cifar10", tmp_path).test
+    assert test.y.tolist() == [4, 5]
+    assert (test.x.numpy().reshape(2, 3072) == pixels).all()
+
+
 def test_channels_come_before_rows(tmp_path):
     folder = cifar10(tmp_path)
     pixels = np.arange(3072).reshape(1, 3072) // 1024
@@ -125,12 +135,14 @@ class Harm:
         (pickle.dumps({"data": Harm()}), r"it asks for (posix|nt|os)\.mkdir, which official files do not"),
         (b"cbuiltins\neval\n(S'1'\ntR.", r"it asks for builtins\.eval"),
         (b"cnumpy.testing\nmeasure\n(S'1'\ntR.", r"it asks for numpy\.testing\.measure"),
+        (pickle.dumps({"data": rows(1).astype(object)}), "it holds values of the type 'O8'"),
         (pickle.dumps({"data": rows(1)})[:-500], "cannot be read"),
         (b"", "cannot be read"),
         (b"not a pickle", "cannot be read"),
         (pickle.dumps([1, 2]), "does not hold rows of 3,072 bytes"),
         (pickle.dumps({"data": rows(1)[:, :100], "labels": [0, 0, 0]}), "does not hold rows of 3,072 bytes"),
-        (pickle.dumps({"data": rows(1).astype(float), "labels": [0, 0, 0]}), "does not hold rows of 3,072 bytes"),
+        (pickle.dumps({"data": rows(1).astype(float), "labels": [0, 0, 0]}), "it holds values of the type 'f8'"),
+        (pickle.dumps({"data": rows(1).astype(int), "labels": [0, 0, 0]}), "does not hold rows of 3,072 bytes"),
         (pickle.dumps({"data": rows(1), "labels": [0, 0]}), "a label of 0..9 for each of its 3 images"),
         (pickle.dumps({"data": rows(1), "labels": [0, 0, 10]}), "a label of 0..9"),
         (pickle.dumps({"data": rows(1), "labels": ["a", "b", "c"]}), "a label of 0..9"),

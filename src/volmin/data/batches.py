@@ -45,7 +45,7 @@ class TensorLoader:
         augment: Augmentation | None = None,
     ) -> None:
         self.x, self.y, self.batch_size = x, torch.as_tensor(y), batch_size
-        self.normalize, self.augment = normalize or (lambda x: x), augment
+        self.normalize, self.augment = normalize, augment
         if len(self.x) != len(self.y):
             raise ValueError(f"x has {len(self.x)} rows, but y has {len(self.y)} labels.")
 
@@ -55,7 +55,7 @@ class TensorLoader:
     def __iter__(self) -> Iterator[Batch]:
         for rows in torch.arange(len(self.y), device=self.y.device).split(self.batch_size):
             here = slice(int(rows[0]), int(rows[-1]) + 1)
-            yield Batch(self.normalize(self.x[here]), self.y[here], rows)
+            yield Batch(self._normalized(self.x[here]), self.y[here], rows)
 
     def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
         """An epoch in random order; with several devices, the share of the one at ``rank``.
@@ -76,7 +76,10 @@ class TensorLoader:
             x = self.x.index_select(0, rows)
             if self.augment is not None:
                 x = self.augment(x, chosen)
-            yield Batch(self.normalize(x), self.y.index_select(0, rows), rows)
+            yield Batch(self._normalized(x), self.y.index_select(0, rows), rows)
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        return x if self.normalize is None else self.normalize(x)
 
     def to(self, device: torch.device) -> TensorLoader:
         """The same rows on ``device``."""

@@ -1,7 +1,8 @@
 """What CIFAR-10 and CIFAR-100 share: pickled batches in a folder or a tar archive, read without running anything.
 
 A pickle is a program. The official files are pickles of plain containers and NumPy arrays, and the unpickler here knows
-nothing else. Archives are read as a stream and never extracted, so no path in them matters.
+nothing else; not even NumPy itself takes part. Archives are read as a stream and never extracted, so that no path in
+them matters.
 """
 
 from __future__ import annotations
@@ -117,6 +118,40 @@ class _Bounded:
         return content
 
 
+class _Kind:
+    """Stands in for a pickled dtype; there are numbers only."""
+
+    def __init__(self, code: str, *_: Any) -> None:
+        if code not in ("u1", "|u1", "i4", "i8", "<i4", "<i8"):
+            raise DataError(f"it holds values of the type {code!r}, which official files do not")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """The rest of a pickled dtype, whose numbers need none of it."""
+
+
+class _Array:
+    """Stands in for a pickled array, since NumPy trusts what a pickle says of memory."""
+
+    def __init__(self, *_: Any) -> None:
+        self.values = np.empty(0)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, columns_first, raw = state
+        content = _latin1(raw) if isinstance(raw, str) else raw
+        self.values = np.frombuffer(content, kind.dtype).reshape(shape, order="F" if columns_first else "C")
+
+
+def _array_of_protocol_5(buffer: bytes, kind: _Kind, shape: tuple[int, ...], order: str) -> _Array:
+    array = _Array()
+    array.__setstate__((1, shape, kind, order == "F", buffer))
+    return array
+
+
+def _number(kind: _Kind, raw: bytes | str) -> int:
+    return np.frombuffer(_latin1(raw) if isinstance(raw, str) else raw, kind.dtype)[0].item()
+
+
 def _latin1(text: str, encoding: str = "latin1") -> bytes:
     """How Python 3 pickles bytes in the old protocols, and nothing else that ``codecs`` can do."""
     return text.encode("latin1")
@@ -125,13 +160,13 @@ def _latin1(text: str, encoding: str = "latin1") -> bytes:
 class _ArrayUnpickler(pickle.Unpickler):
     """Reads plain containers, numbers, text and NumPy arrays; whatever else a pickle asks for is refused."""
 
-    # What NumPy names when it pickles an array or a number, wherever a version of it keeps these functions.
+    # By the names that NumPy gives to these, whichever module a version of it keeps them in.
     _numpy: Mapping[str, Any] = {
-        "_reconstruct": np.empty(0).__reduce__()[0],
-        "_frombuffer": np.empty(0).__reduce_ex__(5)[0],
-        "scalar": np.int64(0).__reduce__()[0],
-        "ndarray": np.ndarray,
-        "dtype": np.dtype,
+        "ndarray": _Array,
+        "dtype": _Kind,
+        "_reconstruct": _Array,
+        "_frombuffer": _array_of_protocol_5,
+        "scalar": _number,
     }
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
@@ -151,9 +186,9 @@ def _read_pickle(path: Path, content: bytes) -> Any:
 
 
 def _entries(content: Any) -> dict[str, Any]:
-    """A pickled dictionary with its keys as text; empty where it is none."""
+    """A pickled dictionary with its keys as text and arrays as such; empty where it is none."""
     items = content.items() if isinstance(content, dict) else ()
-    return {_text(key): value for key, value in items}
+    return {_text(key): value.values if isinstance(value, _Array) else value for key, value in items}
 
 
 def _text(value: Any) -> str:
