@@ -28,6 +28,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/estimators.py synthetic
 	$(BIN)/python benchmarks/scatter.py
 	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache

@@ -1,0 +1,275 @@
+"""How fast training is, as ratios within one run: machines differ, and a busy one slows both sides.
+
+    python benchmarks/speed.py              # everything, about ten minutes on two cores
+    python benchmarks/speed.py epoch step   # only these
+    python benchmarks/speed.py --json speed.json
+
+Images are random bytes of MNIST's shape: time does not depend on what they show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from volmin import methods, networks
+from volmin.data import TensorLoader
+from volmin.storage import write_json
+from volmin.training import Recipe, clean_probs, fit
+from volmin.transition import DominantTransition, apply_transition, log_volume
+
+MEAN, STD = 0.1307, 0.3081
+TRAIN, VALIDATION, TEST = 54_000, 6_000, 10_000
+
+
+def images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random bytes in the shape of MNIST, and labels."""
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, 256, (count, 28, 28), np.uint8), generator.integers(0, 10, count)
+
+
+# What research code does: a picture at a time, in worker processes, with a look at the loss in every step.
+
+
+class Pictures(Dataset):
+    """A data set of PIL images with the usual transforms."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        picture = Image.fromarray(self.x[index])
+        tensor = torch.from_numpy(np.array(picture, copy=True))[None].float().div(255)
+        return tensor.sub(MEAN).div(STD), int(self.y[index])
+
+
+def textbook(share: float, epochs: int = 1, workers: int = 4) -> None:
+    """VolMinNet as it is commonly written, with validation and test after every epoch."""
+    parts = [images(int(share * count), seed) for seed, count in enumerate((TRAIN, VALIDATION, TEST))]
+    train, val, test = (
+        DataLoader(Pictures(*part), batch_size=128, shuffle=number == 0, num_workers=workers)
+        for number, part in enumerate(parts)
+    )
+    net, transition = networks.lenet5(10), DominantTransition(10)
+    of_net = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    of_transition = torch.optim.Adam(transition.parameters(), lr=0.01)
+    for _ in range(epochs):
+        net.train()
+        for x, y in train:
+            clean, T = F.softmax(net(x), dim=1), transition()
+            loss = F.nll_loss(apply_transition(clean, T).log(), y) + 1e-4 * log_volume(T)
+            of_net.zero_grad()
+            of_transition.zero_grad()
+            loss.backward()
+            of_net.step()
+            of_transition.step()
+            loss.item()
+        net.eval()
+        with torch.no_grad():
+            for x, y in val:
+                F.nll_loss(apply_transition(F.softmax(net(x), dim=1), transition()).log(), y).item()
+            sum((net(x).argmax(1) == y).sum().item() for x, y in test)
+
+
+def ours(share: float, epochs: int = 1, method: str = "volminnet", **options: Any) -> None:
+    """The same training through ``fit``."""
+    parts = [images(int(share * count), seed) for seed, count in enumerate((TRAIN, VALIDATION, TEST))]
+    train, val, test = (
+        TensorLoader(torch.from_numpy(x)[:, None].float().div_(255).sub_(MEAN).div_(STD), y, size)
+        for size, (x, y) in zip((128, 1000, 1000), parts, strict=True)
+    )
+    learner = methods.get(method)(networks.lenet5(10), 10, **options)
+
+    def accuracy() -> dict[str, float]:
+        return {"accuracy": (clean_probs(learner, test).argmax(1) == test.y).double().mean().item()}
+
+    fit(learner, train, val, Recipe(epochs=epochs), measure=accuracy)
+
+
+def seconds(work: Callable[[], object], repeats: int = 3) -> float:
+    """The least of a few times: what the work takes when nothing disturbs it."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def epoch(share: float) -> dict[str, float]:
+    """An epoch of VolMinNet with validation and test, against a textbook loop with four worker processes."""
+    torch.set_num_threads(CORES)
+    fast, slow = seconds(lambda: ours(share), 2), seconds(lambda: textbook(share), 2)
+    torch.set_num_threads(1)
+    one_thread = seconds(lambda: ours(share), 2)
+    return {
+        "ours, s an epoch": fast / share,
+        "ours on one thread": one_thread / share,
+        "textbook": slow / share,
+        "textbook / ours": slow / fast,
+    }
+
+
+def sweep(share: float) -> dict[str, float]:
+    """Four runs on all cores, one thread each, against four textbook loops one after another."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import torch, speed; torch.set_num_threads({}); speed.{}({})"
+
+    def start(function: str, threads: int) -> subprocess.Popen[bytes]:
+        here = str(Path(__file__).parent)
+        text = code.format(threads, function, share)
+        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", text, here])
+
+    begin = time.perf_counter()
+    running = [start("ours", 1) for _ in range(CORES)]
+    for _ in range(4 - CORES):
+        running.pop(0).wait()
+        running.append(start("ours", 1))
+    for process in running:
+        process.wait()
+    fast = time.perf_counter() - begin
+    begin = time.perf_counter()
+    for _ in range(4):
+        start("textbook", CORES).wait()
+    slow = time.perf_counter() - begin
+    return {"ours, s": fast, "textbook": slow, "textbook / ours": slow / fast}
+
+
+def step(share: float) -> dict[str, float]:
+    """A step of VolMinNet against one of cross-entropy: an MLP on 512 features, batches of 256."""
+    torch.set_num_threads(1)
+    found = {}
+    for C in (10, 100, 1000):
+        x, y = torch.randn(256 * 40, 512), torch.randint(0, C, (256 * 40,))
+        loader = TensorLoader(x, y, 256)
+        times = {}
+        for name in ("cross_entropy", "volminnet"):
+            learner = methods.get(name)(networks.mlp(512, C), C)
+            times[name] = seconds(partial(fit, learner, loader, recipe=Recipe(epochs=1)))
+        found[f"C = {C}, volminnet / cross_entropy"] = times["volminnet"] / times["cross_entropy"]
+    return found
+
+
+def every_method(share: float) -> dict[str, float]:
+    """An epoch of each method's training against one of cross-entropy, preparation and warm-up included in the mean."""
+    torch.set_num_threads(1)
+    x, y = images(int(share * TRAIN), 0)
+    loader = TensorLoader(torch.from_numpy(x)[:, None].float().div_(255).sub_(MEAN).div_(STD), y, 128)
+
+    def an_epoch(name: str) -> float:
+        history = fit(methods.get(name)(networks.lenet5(10), 10), loader, loader, Recipe(epochs=2))
+        last = [record["seconds"] for record in history if record["phase"] == history[-1]["phase"]]
+        return min(last)
+
+    base = min(an_epoch("cross_entropy") for _ in range(2))
+    return {name: an_epoch(name) / base for name in methods.names() if name != "cross_entropy"}
+
+
+def limit(share: float) -> dict[str, float]:
+    """The floating-point work of an epoch as plain matrix products, against the epoch."""
+    torch.set_num_threads(1)
+    # Multiplications of one image through LeNet-5: two convolutions and three linear layers.
+    forward = 28 * 28 * 6 * 25 + 10 * 10 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10
+    operations = 2 * forward * (3 * TRAIN + VALIDATION + TEST)
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    rate = 2 * 1024**3 / seconds(lambda: a @ b, 20)
+    fast = seconds(lambda: ours(share), 2) / share
+    return {
+        "peak, Gflop/s": rate / 1e9,
+        "work, s at the peak": operations / rate,
+        "epoch / limit": fast * rate / operations,
+    }
+
+
+def memory(share: float) -> dict[str, float]:
+    """Peak memory of one full epoch in a process of its own."""
+    here, code = (
+        str(Path(__file__).parent),
+        "import sys; sys.path.insert(0, sys.argv[1]); import speed; speed.{}; print(speed.peak())",
+    )
+    measured = {}
+    for name, call in (("imports alone, MB", "images(1, 0)"), ("an epoch of ours, MB", "ours(1.0)")):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(call), here], capture_output=True, text=True, check=True
+        )
+        measured[name] = float(done.stdout)
+    return measured
+
+
+def peak() -> float:
+    """Peak memory of this process in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def start_up(share: float) -> dict[str, float]:
+    """Seconds until help is there, names are imported, and a training command is ready."""
+    commands = {
+        "volmin --help": ["-m", "volmin", "--help"],
+        "import volmin": ["-c", "import volmin"],
+        "import volmin, NoisyLabelClassifier": ["-c", "from volmin import NoisyLabelClassifier"],
+        "import torch": ["-c", "import torch"],
+    }
+    return {
+        name: seconds(
+            lambda command=command: subprocess.run([sys.executable, *command], capture_output=True, check=True)
+        )
+        for name, command in commands.items()
+    }
+
+
+BENCHMARKS: dict[str, Callable[[float], dict[str, float]]] = {
+    "epoch": epoch,
+    "sweep": sweep,
+    "step": step,
+    "methods": every_method,
+    "limit": limit,
+    "memory": memory,
+    "start-up": start_up,
+}
+CORES = len(os.sched_getaffinity(0))
+
+
+def main() -> None:
+    """Run the chosen benchmarks, print them as tables, and maybe keep them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], default=[])
+    parser.add_argument("--share", type=float, default=0.25, help="part of the 70,000 images; results are scaled")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
+    console, found = Console(highlight=False), {}
+    for name in arguments.names or BENCHMARKS:
+        found[name] = BENCHMARKS[name](arguments.share)
+        table = Table(title=(BENCHMARKS[name].__doc__ or "").split("\n")[0], title_justify="left", box=None)
+        table.add_column(name, style="dim")
+        table.add_column("", justify="right")
+        for key, value in found[name].items():
+            table.add_row(key, f"{value:,.2f}")
+        console.print(table, "")
+    if arguments.json:
+        write_json(arguments.json, {"cores": CORES, "torch": torch.__version__, **found})
+
+
+if __name__ == "__main__":
+    main()
