@@ -29,6 +29,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/scatter.py
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/audit.py
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache

@@ -169,7 +169,7 @@ def test_lists(what):
     assert shown[what] in done.stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "list"])
+@pytest.mark.parametrize("command", ["demo", "audit", "train", "list"])
 def test_help_has_an_example(command):
     assert "Example: volmin" in volmin(command, "--help").stdout
 

@@ -185,7 +185,7 @@ def report(
 
 
 @app.command(
-    epilog="Examples: volmin audit people.csv --label job; volmin audit photos/; "
+    epilog="Example: volmin audit people.csv --label job; volmin audit photos/; "
     "volmin audit people.csv --label job --apply decisions.csv",
 )
 def audit(

@@ -85,9 +85,8 @@ def audit(
     else:
         x = as_features(features)
         _check_rows(x, known.codes, "features")
-        found = cross_fit(
-            named_model(model, len(codes)), x[judged], codes, len(common), folds=folds, seed=seed, quiet=not verbose
-        )
+        x = x[judged]
+        found = cross_fit(named_model(model, x), x, codes, len(common), folds=folds, seed=seed, quiet=not verbose)
         how = model if isinstance(model, str) else "network" if model is None else type(model).__name__
     judgement = judge(found.probs, codes, level=level, seed=seed)
     provenance = {
@@ -108,6 +107,8 @@ def as_features(features: Any) -> NDArray[Any]:
         x = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features)
         if x.ndim < 2 or x.size == 0:
             raise ValueError(f"features must be a filled (N, ...) array, but have shape {x.shape}.")
+        if x.dtype == np.uint8:
+            return x.astype(np.float32) / 255
         if x.dtype.kind in "fiub" and np.isfinite(x).all():
             return x.astype(np.float32)
         if x.ndim > 2 or x.dtype.kind not in "fiub":

@@ -14,7 +14,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
+from volmin import networks
 from volmin.estimator import NoisyLabelClassifier
 from volmin.progress import tracked
 from volmin.training import Record
@@ -26,11 +28,26 @@ STEPS = 1300
 """Steps of optimisation that a network's number of epochs aims at."""
 
 
+SMALLEST_IMAGE = 16
+"""Images with a shorter side are judged by their pixels as they are: there is nothing left to pool."""
+
+
 def network(num_rows: int) -> NoisyLabelClassifier:
     """VolMinNet on a small network, trained in larger and fewer steps than the estimator's own: five are needed."""
     batch_size = min(1024, max(16, num_rows // 25))
     epochs = min(100, max(10, STEPS * batch_size // num_rows))
     return NoisyLabelClassifier(batch_size=batch_size, epochs=epochs, lr=0.1)
+
+
+def image_network(num_rows: int) -> NoisyLabelClassifier:
+    """VolMinNet on a small convolutional network, for (N, channels, height, width) numbers of unit scale."""
+
+    def build(shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        return networks.fast_cnn(num_classes, shape[0], widths=(16, 32, 64))
+
+    batch_size = min(256, max(16, num_rows // 25))
+    epochs = min(40, max(5, STEPS * batch_size // num_rows))
+    return NoisyLabelClassifier(network=build, batch_size=batch_size, epochs=epochs, lr=0.05)
 
 
 MODELS: dict[str, Callable[[int], Any]] = {
@@ -55,10 +72,13 @@ class CrossFit:
     histories: list[list[Record]] = field(default_factory=list)
 
 
-def named_model(model: Any, num_rows: int) -> Any:
-    """The model that a name stands for, or the given model if it can tell probabilities."""
+def named_model(model: Any, x: NDArray[Any]) -> Any:
+    """The model that a name stands for, to judge (N, ...) features, or the given model if it can tell probabilities."""
+    num_rows = len(x)
     if model is None or isinstance(model, str):
         name = model or "network"
+        if name == "network" and x.ndim == 4 and min(x.shape[2:]) >= SMALLEST_IMAGE:
+            return image_network(num_rows)
         if name not in MODELS:
             raise ValueError(f"There is no model {name!r}. Choose one of: {', '.join(MODELS)}.")
         return MODELS[name](num_rows)
@@ -84,9 +104,11 @@ def cross_fit(
         seed: of the folds and of every model that has a ``random_state`` of None.
         quiet: show no progress.
     """
-    x = np.ascontiguousarray(x).reshape(len(x), -1)
+    flat = np.ascontiguousarray(x).reshape(len(x), -1)
+    # scikit-learn knows rows of numbers only; a network of one's own takes them in any shape.
+    x = x if getattr(_last_step(model), "network", None) is not None else flat
     generator = np.random.default_rng(seed)
-    fold = deal(codes, repeated_rows(x), folds, generator)
+    fold = deal(codes, repeated_rows(flat), folds, generator)
     probs = np.zeros((len(codes), num_classes))
     histories: list[list[Record]] = []
     for k in tracked(range(folds), "judging labels", folds, Console(stderr=True, quiet=quiet)):

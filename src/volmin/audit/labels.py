@@ -32,7 +32,8 @@ def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> 
     values = vector(labels)
     if len(values) == 0:
         raise ValueError("There are no labels; give at least a few rows of each class.")
-    if missing := [row for row, value in enumerate(values.tolist()) if is_missing(value)]:
+    missing = _missing_rows(values)
+    if len(missing):
         raise ValueError(
             f"{len(missing)} of {len(values)} labels are missing, the first in row {missing[0]}; leave those rows out."
         )
@@ -47,11 +48,13 @@ def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> 
     position = {value: code for code, value in enumerate(known.tolist())}
     if len(position) != len(known):
         raise ValueError("classes must be different from each other.")
+    # Each different label is looked up once: there may be millions of rows.
+    different, which = _different(values)
     try:
-        codes = np.fromiter((position[value] for value in values.tolist()), np.int64, len(values))
+        codes = np.array([position[value] for value in different], dtype=np.int64)
     except KeyError as unknown:
         raise ValueError(f"The label {unknown.args[0]!r} is none of the classes {_shortened(known)}.") from None
-    return Encoded(known, codes)
+    return Encoded(known, codes[which])
 
 
 def vector(labels: Any) -> NDArray[Any]:
@@ -83,6 +86,22 @@ def _objects(labels: Iterable[Hashable]) -> NDArray[Any]:
     for row, value in enumerate(values):
         array[row] = value
     return array
+
+
+def _different(values: NDArray[Any]) -> tuple[list[Any], Codes]:
+    """The different labels, and for each row which of them it has."""
+    if values.dtype != object:
+        different, which = np.unique(values, return_inverse=True)
+        return different.tolist(), which
+    places: dict[Any, int] = {}
+    which = np.fromiter((places.setdefault(value, len(places)) for value in values), np.int64, len(values))
+    return list(places), which
+
+
+def _missing_rows(values: NDArray[Any]) -> Codes:
+    if values.dtype == object:
+        return np.flatnonzero([is_missing(value) for value in values])
+    return np.flatnonzero(values != values)
 
 
 def _sorted_classes(values: NDArray[Any]) -> NDArray[Any]:

@@ -113,9 +113,15 @@ def unmix(probs: Matrix, T: Matrix, steps: int = 40) -> Matrix:
     Each step is one of expectation maximisation, so that h stays a distribution.
     """
     h = np.full_like(probs, 1 / probs.shape[1])
-    for _ in range(steps):
-        h *= (probs / (h @ T.T)) @ T
+    # A few rows at a time: they stay in the processor's cache for all steps.
+    for start in range(0, len(probs), _UNMIX_ROWS):
+        rows = slice(start, start + _UNMIX_ROWS)
+        for _ in range(steps):
+            h[rows] *= (probs[rows] / (h[rows] @ T.T)) @ T
     return h
+
+
+_UNMIX_ROWS = 4096
 
 
 def coreset(probs: Matrix, rows: int, generator: np.random.Generator) -> tuple[Matrix, Matrix]:
