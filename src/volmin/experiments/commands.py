@@ -37,7 +37,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     folder = spec.folder(out)
     title = f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}"
     if (result := read_result(folder)) is not None:
-        console.print(f"{title}: already finished.")
+        console.print(f"{title}: already finished.", markup=False)
     else:
         experiment = set_up(spec, source.data_dir, source.dataset)
         fabric = launch(spec.devices)
