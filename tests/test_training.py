@@ -1,3 +1,4 @@
+import io
 import json
 import math
 
@@ -13,6 +14,7 @@ from volmin import Recipe, fit, networks, noise
 from volmin.data import Batch, TensorLoader
 from volmin.losses import forward_nll
 from volmin.methods import CrossEntropy, Method, VolMinNet
+from volmin.storage import write_sealed_bytes
 from volmin.training import (
     Phase,
     TrainingDivergedError,
@@ -199,8 +201,10 @@ def test_a_checkpoint_cannot_execute_code(tmp_path):
         def __reduce__(self):
             return (pytest.fail, ("the checkpoint ran code",))
 
-    torch.save({"identity": Bomb()}, tmp_path / "c.ckpt")
-    with pytest.raises(ValueError, match="damaged"):
+    content = io.BytesIO()
+    torch.save({"identity": Bomb()}, content)
+    write_sealed_bytes(tmp_path / "c.ckpt", content.getvalue())
+    with pytest.raises(ValueError, match=r"damaged \(UnpicklingError\)"):
         fit(build(), *loaders(), Recipe(epochs=1), tmp_path / "c.ckpt")
 
 

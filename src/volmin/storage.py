@@ -1,13 +1,14 @@
-"""Files that are either complete or not there."""
+"""Files that are either complete or not there, and that tell when they were damaged."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from filelock import FileLock, Timeout
 
 class BusyError(OSError):
     """Another process is at work in a folder."""
+
+
+class DamagedFileError(ValueError):
+    """A file does not hold what was written to it."""
 
 
 @contextmanager
@@ -61,6 +66,67 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write a whole JSON file, or nothing; numbers that are not finite are refused."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_sealed_json(path: Path, content: Mapping[str, Any], files: Iterable[str] = ()) -> None:
+    """Write a JSON file with checksums of its content and of ``files`` beside it."""
+    seal = {
+        "content": _digest(_canonical(content)),
+        "files": {name: file_digest(path.with_name(name)) for name in files},
+    }
+    write_json(path, {**content, "seal": seal})
+
+
+def read_sealed_json(path: Path, files: bool = False) -> dict[str, Any]:
+    """The content of a sealed file, once its checksum, and maybe those of the files beside it, were found right.
+
+    A file from before there were seals is taken as it is.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        seal = content.pop("seal", None)
+    except (ValueError, AttributeError) as error:
+        raise DamagedFileError(f"{path} is damaged ({error}): delete it, and run the command anew.") from None
+    if seal is None:
+        return content
+    if _digest(_canonical(content)) != seal["content"]:
+        raise DamagedFileError(f"{path} is damaged: its checksum is wrong. Delete it, and run the command anew.")
+    for name, expected in seal["files"].items() if files else ():
+        beside = path.with_name(name)
+        if not beside.is_file() or file_digest(beside) != expected:
+            raise DamagedFileError(
+                f"{beside} is damaged or missing: its checksum in {path.name} is another. "
+                f"Delete the folder {path.parent}, and run the command anew."
+            )
+    return content
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_sealed_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file whose first line is the checksum of the rest."""
+    with replace_file(path) as temporary:
+        temporary.write_bytes(_digest(content).encode() + b"\n" + content)
+
+
+def read_sealed_bytes(path: Path) -> bytes:
+    """What ``write_sealed_bytes`` wrote, once its checksum was found right."""
+    checksum, _, content = path.read_bytes().partition(b"\n")
+    if checksum != _digest(content).encode():
+        raise DamagedFileError(f"{path} is damaged: its checksum is wrong.")
+    return content
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

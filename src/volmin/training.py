@@ -16,6 +16,7 @@ What the loop promises:
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import time
@@ -32,7 +33,7 @@ from torch.optim import SGD, Adam, Optimizer
 from volmin.data.batches import Batch, TensorLoader
 from volmin.data.image_files import ImageLoader
 from volmin.devices import OneDevice
-from volmin.storage import replace_file
+from volmin.storage import read_sealed_bytes, write_sealed_bytes
 from volmin.transition import warn_if_degenerate
 
 if TYPE_CHECKING:
@@ -456,8 +457,9 @@ def _save(
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "progress": vars(progress),
     }
-    with replace_file(Path(path)) as temporary:
-        torch.save(state, temporary)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_sealed_bytes(Path(path), buffer.getvalue())
 
 
 def _load(
@@ -466,7 +468,8 @@ def _load(
     if path is None or not Path(path).exists():
         return _Progress(), []
     try:
-        state = torch.load(path, map_location=fabric.device, weights_only=True)
+        content = io.BytesIO(read_sealed_bytes(Path(path)))
+        state = torch.load(content, map_location=fabric.device, weights_only=True)
         found, weights = state["identity"], state["weights"]
         progress, optimizers = _Progress(**state["progress"]), state["optimizers"]
     except Exception as error:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from safetensors.numpy import load_file
 from volmin import noise, transition_error
 from volmin.data import Dataset, Part
 from volmin.experiments import presets, run, spec
+from volmin.experiments.records import read_records
 
 FIELDS = {
     "accuracy", "transition_error", "selected_epoch", "selection", "last_accuracy", "last_transition_error",
@@ -37,7 +39,7 @@ def test_a_run_folder_holds_what_it_should(finished):
         "spec.json", "metrics.jsonl", "result.json", "transition.npy", "model.safetensors", "encoder.json",
     }  # fmt: skip
     assert result.keys() >= FIELDS
-    assert json.loads((folder / "result.json").read_text()) == result
+    assert run.read_result(folder) == result
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
     chosen = min(lines, key=lambda line: line["val_loss"])
@@ -196,3 +198,21 @@ def test_small_data_keeps_its_own_length_of_training():
     assert spec.resolve("digits", "clean", "ptd").recipe.epochs == 150
     assert spec.resolve("mnist", "clean", "t_revision").recipe.epochs == 100
     assert spec.resolve("digits", "clean", "t_revision").recipe.selection == "accuracy"
+
+
+@pytest.mark.parametrize("name", ["result.json", "spec.json", "metrics.jsonl", "transition.npy", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "gone"])
+def test_a_damaged_file_of_a_finished_run_is_never_silently_used(finished, tmp_path, name, damage):
+    _, folder, _ = finished
+    path = folder / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged = {"flipped": bytes(content), "truncated": bytes(content[:-9])}
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(damaged[damage])
+    if (name, damage) == ("result.json", "gone"):
+        assert read_records(tmp_path) == [], "a run without a result is not finished"
+        return
+    with pytest.raises(ValueError, match=rf"{re.escape(name)} is damaged"):
+        read_records(folder)

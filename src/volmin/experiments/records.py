@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from volmin.experiments.run import read_metrics, read_result
+from volmin.experiments.run import read_metrics
 from volmin.experiments.spec import RunSpec
-from volmin.storage import write_text
+from volmin.storage import read_sealed_json, write_text
 
 _CURVES = {"accuracy": 4, "transition_error": 5}
 """What is kept of every epoch, and with how many decimals."""
@@ -45,7 +45,7 @@ def read_records(path: Path) -> list[RunRecord]:
         return _read_lines(path)
     if not path.is_dir():
         raise ValueError(f"{path} does not exist: give a folder of runs or a .jsonl file of records.")
-    folders = [path] if (path / "spec.json").exists() else sorted(p.parent for p in path.glob("*/spec.json"))
+    folders = [path] if (path / "result.json").exists() else sorted(p.parent for p in path.glob("*/result.json"))
     files = [file for file in sorted(path.glob("*.jsonl")) if file.name != "metrics.jsonl"]
     found = [record for folder in folders if (record := read_run(folder)) is not None]
     found += [record for file in files for record in _read_lines(file)]
@@ -60,8 +60,9 @@ def write_records(path: Path, records: Iterable[RunRecord]) -> None:
 
 def read_run(folder: Path) -> RunRecord | None:
     """The record of a run folder; None where the run is not finished."""
-    if (result := read_result(folder)) is None:
+    if not (folder / "result.json").exists():
         return None
+    result = read_sealed_json(folder / "result.json", files=True)
     history = read_metrics(folder)
     curves = {
         key: [round(epoch[key], decimals) for epoch in history]

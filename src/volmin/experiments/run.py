@@ -38,7 +38,15 @@ from volmin.devices import OneDevice
 from volmin.experiments import anchors
 from volmin.experiments.spec import RunSpec
 from volmin.methods.base import Method
-from volmin.storage import only_process, replace_file, write_json, write_text
+from volmin.storage import (
+    DamagedFileError,
+    only_process,
+    read_sealed_json,
+    replace_file,
+    write_json,
+    write_sealed_json,
+    write_text,
+)
 from volmin.training import Record, clean_probs, fit, selected, thread_limit
 from volmin.transition import log_volume, transition_error
 
@@ -174,9 +182,9 @@ def run(
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """The result of a finished run, or None."""
+    """The result of a finished run, or None; a damaged one is refused."""
     path = folder / "result.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return read_sealed_json(path) if path.exists() else None
 
 
 def read_metrics(folder: Path) -> list[Record]:
@@ -184,8 +192,11 @@ def read_metrics(folder: Path) -> list[Record]:
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    content = path.read_bytes()
+    try:
+        return [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is damaged ({error}): delete it; resuming the run writes it anew.") from None
 
 
 def _test_figures(method: Method, test: InOrder, T: NDArray[np.float64] | None) -> dict[str, float]:
@@ -275,7 +286,11 @@ def _write(folder: Path, experiment: Experiment, result: dict[str, Any]) -> None
     with replace_file(folder / "model.safetensors") as temporary:
         save_file({name: value.contiguous() for name, value in method.state_dict().items()}, temporary)
     write_json(folder / "encoder.json", experiment.dataset.encoding())
-    write_json(folder / "result.json", result)
+    beside = sorted(path.name for path in folder.iterdir() if path.name in _ARTEFACTS)
+    write_sealed_json(folder / "result.json", result, beside)
+
+
+_ARTEFACTS = ("spec.json", "encoder.json", "transition.npy", "model.safetensors", "metrics.jsonl")
 
 
 class _MetricsFile:

@@ -21,6 +21,7 @@ from volmin.data.base import standardize
 from volmin.data.images import decode
 from volmin.data.tables import TableEncoder, read_table
 from volmin.methods.base import Method
+from volmin.storage import read_sealed_json
 from volmin.training import clean_probs
 
 PREDICTION_BATCH = 1000
@@ -105,6 +106,7 @@ def load_run(folder: str | Path, method: type[Method] | None = None) -> TrainedR
     if not (folder / "result.json").is_file():
         what = "has not finished: the command that began it goes on" if folder.is_dir() else "does not exist"
         raise DataError(f"The run {folder} {what}.")
+    read_sealed_json(folder / "result.json", files=True)
     try:
         spec, encoding = (json.loads((folder / name).read_text("utf-8")) for name in ("spec.json", "encoder.json"))
         if method is None and spec["method"] not in methods.names():

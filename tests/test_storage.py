@@ -1,0 +1,88 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from volmin.storage import (
+    BusyError,
+    DamagedFileError,
+    only_process,
+    read_sealed_bytes,
+    read_sealed_json,
+    replace_file,
+    write_json,
+    write_sealed_bytes,
+    write_sealed_json,
+)
+
+JSON = st.dictionaries(
+    st.text(min_size=1).filter(lambda key: key != "seal"),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**53), 2**53)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=5,
+)
+
+
+@given(content=JSON)
+def test_what_was_sealed_is_read_again(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("sealed") / "a.json"
+    write_sealed_json(path, content)
+    assert read_sealed_json(path) == content
+
+
+@given(content=st.binary(max_size=200), data=st.data())
+def test_any_flipped_bit_of_sealed_bytes_is_noticed(tmp_path_factory, content, data):
+    path = tmp_path_factory.mktemp("sealed") / "a.ckpt"
+    write_sealed_bytes(path, content)
+    assert read_sealed_bytes(path) == content
+    damaged = bytearray(path.read_bytes())
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(damaged)
+    with pytest.raises(DamagedFileError):
+        read_sealed_bytes(path)
+
+
+def test_another_number_in_a_sealed_file_is_noticed(tmp_path):
+    write_sealed_json(tmp_path / "a.json", {"accuracy": 0.91})
+    text = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").write_text(text.replace("0.91", "0.99"))
+    with pytest.raises(DamagedFileError, match="checksum is wrong"):
+        read_sealed_json(tmp_path / "a.json")
+
+
+def test_files_from_before_seals_are_read(tmp_path):
+    write_json(tmp_path / "a.json", {"accuracy": 0.5})
+    assert read_sealed_json(tmp_path / "a.json", files=True) == {"accuracy": 0.5}
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(path, {"a": float("nan")})
+
+    def write_half():
+        with replace_file(path) as temporary:
+            temporary.write_text("half")
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        write_half()
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [found.name for found in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_one_process_at_a_time(tmp_path):
+    with only_process(tmp_path / "run"), pytest.raises(BusyError, match="Another process is at work"):
+        only_process(tmp_path / "run").__enter__()
+    with only_process(tmp_path / "run"):
+        pass
+    assert list((tmp_path / "run").iterdir()) == []
