@@ -14,7 +14,7 @@ from volmin import Recipe, fit, networks, noise
 from volmin.data import Batch, TensorLoader
 from volmin.losses import forward_nll
 from volmin.methods import CrossEntropy, Method, VolMinNet
-from volmin.storage import write_sealed_bytes
+from volmin.storage import read_sealed_bytes, write_sealed_bytes
 from volmin.training import (
     Phase,
     TrainingDivergedError,
@@ -301,7 +301,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_epoch(
 
     with pytest.raises(TrainingDivergedError, match="epoch 3 .*Lower the learning rate"):
         fit(build(Explodes), *loaders(), Recipe(epochs=4), tmp_path / "c.ckpt")
-    state = torch.load(tmp_path / "c.ckpt", weights_only=True)
+    state = torch.load(io.BytesIO(read_sealed_bytes(tmp_path / "c.ckpt")), weights_only=True)
     assert state["progress"]["epoch"] == 2
     assert all(torch.isfinite(value).all() for value in state["weights"].values())
 

@@ -13,6 +13,7 @@ from volmin import load_run, noise, transition_error
 from volmin.data import DataError
 from volmin.experiments import run, spec
 from volmin.experiments.sources import Source
+from volmin.storage import DamagedFileError, write_sealed_json
 
 NAMES = np.array(["left", "right", "up"])
 T = noise.pair(3, 0.3)
@@ -125,12 +126,16 @@ def test_runs_that_cannot_be_loaded_say_why(finished, tmp_path):
         load_run(tmp_path)
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert load_run(tmp_path).classes
     content = json.loads((tmp_path / "spec.json").read_text())
     (tmp_path / "spec.json").write_text(json.dumps(content | {"method": "antigravity:Method"}))
+    with pytest.raises(DamagedFileError, match="spec.json is damaged"):
+        load_run(tmp_path)
+    result = run.read_result(tmp_path)
+    write_sealed_json(tmp_path / "result.json", result)  # whoever means harm can make a checksum too
     with pytest.raises(DataError, match="method from outside"):
         load_run(tmp_path)
     (tmp_path / "spec.json").write_text(json.dumps(content))
-    assert load_run(tmp_path).classes
     (tmp_path / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="incomplete or damaged"):
         load_run(tmp_path)
