@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -11,6 +12,8 @@ from volmin.storage import (
     read_sealed_bytes,
     read_sealed_json,
     replace_file,
+    spreadsheet_safe,
+    write_csv,
     write_json,
     write_sealed_bytes,
     write_sealed_json,
@@ -86,3 +89,28 @@ def test_one_process_at_a_time(tmp_path):
     with only_process(tmp_path / "run"):
         pass
     assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["=1+2", "+A1", "-A1", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-1-1", "+1+cmd"])
+def test_what_a_spreadsheet_would_compute_becomes_text(text):
+    assert spreadsheet_safe(text) == "'" + text
+
+
+@pytest.mark.parametrize("cell", ["cat", "-1", "+2.5", "-1e-3", "a=b", "", 7, -0.5])
+def test_words_and_numbers_stay(cell):
+    assert spreadsheet_safe(cell) == str(cell)
+
+
+def test_a_csv_file_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "new" / "t.csv"
+    write_csv(path, ("=a", "b"), [(1, 'x, "y"\nz'), (2, "@")])
+    with path.open(newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [["'=a", "b"], ["1", 'x, "y"\nz'], ["2", "'@"]]
+
+    def rows():
+        yield (1, 2)
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        write_csv(path.with_name("other.csv"), ("a", "b"), rows())
+    assert [file.name for file in path.parent.iterdir()] == ["t.csv"]

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from volmin.data import DataError
-from volmin.data.tables import TableEncoder, load_table, read_table
+from volmin.data.tables import TableEncoder, as_frame, load_table, read_table
 
 
 def write(path, content):
@@ -281,3 +281,14 @@ def test_rows_that_do_not_fit_the_encoding_are_refused():
 def test_duplicate_rows_are_kept(tmp_path):
     table = load_table(write(tmp_path / "t.csv", "x,y\n1,a\n1,a\n2,b\n"), "y")
     assert len(table) == table.frame.height == 3
+
+
+def test_tables_in_memory_become_frames_with_gaps_as_null():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": [1.5, None], "b": ["x", None], "c": pandas.array([1, pandas.NA], dtype="Int64")})
+    frame = as_frame(table)
+    assert frame.null_count().row(0) == (1, 1, 1)
+    assert frame["b"].to_list() == ["x", None]
+    assert as_frame({"a": [1, 2]})["a"].to_list() == [1, 2]
+    assert as_frame(frame) is frame
+    assert as_frame(np.zeros((2, 2))) is None

@@ -28,8 +28,8 @@ DOUBT = 0.5
 
 SUSPICIOUS_AGREEMENT = 0.995
 SUSPICIOUS_MODESTY = 0.1
-"""Probabilities are suspected of having seen the labels if they agree with nearly all of them, or with most of them
-and by so much more than they themselves promise, as a forest does in sample."""
+"""Probabilities are suspected of having seen the labels if they agree with nearly all of them, or with a few less but
+by so much more than they themselves promise, as a forest does in sample."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def warn_if_seen(probs: Array, codes: Codes) -> None:
     """Warn of probabilities that look as if the model had been trained on these very labels."""
     agreement = float((probs.argmax(axis=1) == codes).mean())
     promised = float(probs.max(axis=1).mean())
-    modest = agreement > 0.9 and agreement - promised > SUSPICIOUS_MODESTY
+    modest = agreement > 0.98 and agreement - promised > SUSPICIOUS_MODESTY
     if agreement > SUSPICIOUS_AGREEMENT or modest:
         warnings.warn(
             f"The probabilities agree with {agreement:.1%} of the labels. Either hardly any label is wrong, or the"

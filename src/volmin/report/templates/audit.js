@@ -42,7 +42,7 @@
   }
 
   function certainty(probability) {
-    return probability > 0.999 ? "over 99.9 %" : `${(100 * probability).toFixed(1)} %`;
+    return probability > 0.999 ? "> 99.9 %" : `${(100 * probability).toFixed(1)} %`;
   }
 
   function card(place) {
@@ -62,7 +62,7 @@
     const claim = make("div", undefined, "claim");
     claim.append("given ", make("b", given), ", rather ", make("b", suggested));
     const meta = make("div", undefined, "meta");
-    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `wrong with ${certainty(data.wrong[place])}`));
+    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `${certainty(data.wrong[place])} likely wrong`));
     element.append(claim, meta);
     if (data.columns.length) {
       const cells = make("dl", undefined, "body");
