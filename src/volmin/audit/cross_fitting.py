@@ -46,7 +46,7 @@ def image_network(num_rows: int) -> NoisyLabelClassifier:
         return networks.fast_cnn(num_classes, shape[0], widths=(16, 32, 64))
 
     batch_size = min(256, max(16, num_rows // 25))
-    epochs = min(40, max(5, STEPS * batch_size // num_rows))
+    epochs = min(15, max(5, STEPS * batch_size // num_rows))
     return NoisyLabelClassifier(network=build, batch_size=batch_size, epochs=epochs, lr=0.05)
 
 
