@@ -216,6 +216,7 @@ def audit(
         float, typer.Option(min=0, max=1, help="Share of the flagged labels that may be right after all.")
     ] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of folds, models and samples.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="To compute with; only large images gain from more.")] = 1,
     apply: Annotated[
         Path | None,
         typer.Option(metavar="FILE.csv", help="Write a copy with the labels corrected as the report's decisions say."),
@@ -241,6 +242,7 @@ def audit(
         ignore=ignore or (),
         fdr=fdr,
         seed=seed,
+        threads=threads,
         out=out or Path("audit"),
         command=shlex.join(["volmin", *sys.argv[1:]]),
     )

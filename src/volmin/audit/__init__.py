@@ -11,6 +11,8 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from types import ModuleType
@@ -18,7 +20,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from volmin import quality
 from volmin.audit.cross_fitting import MODELS, CrossFit, cross_fit, named_model
@@ -46,6 +50,7 @@ def audit(
     folds: int = 5,
     level: float = 0.95,
     random_state: int | None = None,
+    threads: int = 1,
     verbose: bool = False,
 ) -> Audit:
     """How wrong labels are, which ones, and how sure that is.
@@ -62,6 +67,8 @@ def audit(
         folds: of the cross-fitting.
         level: nominal coverage of the intervals.
         random_state: seed of folds, models and samples; pass an int for the same result every time.
+        threads: to compute with. Results depend on their number in the last digits, and what is small gains nothing
+            from more than one; large images do.
         verbose: show progress.
     """
     if (features is None) == (probs is None):
@@ -77,18 +84,19 @@ def audit(
     common = _common_classes(known)
     judged = np.isin(known.codes, common)
     codes = np.searchsorted(common, known.codes[judged])
-    if posteriors is not None:
-        _check_rows(posteriors, known.codes, "probs")
-        found = CrossFit(_among(common, posteriors[judged]))
-        warn_if_seen(found.probs, codes)
-        how = "given probabilities"
-    else:
-        x = as_features(features)
-        _check_rows(x, known.codes, "features")
-        x = x[judged]
-        found = cross_fit(named_model(model, x), x, codes, len(common), folds=folds, seed=seed, quiet=not verbose)
-        how = model if isinstance(model, str) else "network" if model is None else type(model).__name__
-    judgement = judge(found.probs, codes, level=level, seed=seed)
+    with limited_threads(threads):
+        if posteriors is not None:
+            _check_rows(posteriors, known.codes, "probs")
+            found = CrossFit(_among(common, posteriors[judged]))
+            warn_if_seen(found.probs, codes)
+            how = "given probabilities"
+        else:
+            x = as_features(features)
+            _check_rows(x, known.codes, "features")
+            x = x[judged]
+            found = cross_fit(named_model(model, x), x, codes, len(common), folds=folds, seed=seed, quiet=not verbose)
+            how = model if isinstance(model, str) else "network" if model is None else type(model).__name__
+        judgement = judge(found.probs, codes, level=level, seed=seed)
     provenance = {
         "model": how,
         "folds": None if posteriors is not None else folds,
@@ -117,6 +125,18 @@ def as_features(features: Any) -> NDArray[Any]:
             )
         frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
     return TableEncoder().fit(frame, frame.columns).transform(frame)
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Compute with so many threads, in PyTorch and in linear algebra, and then as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with threadpool_limits(count):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def versions() -> dict[str, str]:
@@ -167,6 +187,7 @@ def _conclude(
     clean = np.zeros((N, C))
     clean[np.ix_(judged, common)] = judgement.clean_probs
     clean[~judged, known.codes[~judged]] = 1
+    posteriors = quality.label_posteriors(known.codes, clean, T)
     bracket = np.tile([0.0, 1.0], (C, 1))
     bracket[common] = judgement.bracket
     return Audit(
@@ -174,8 +195,8 @@ def _conclude(
         codes=known.codes,
         transition=T,
         joint=quality.joint(known.codes, clean, T),
-        quality=quality.label_quality(known.codes, clean, T),
-        suggested_codes=quality.suggest(known.codes, clean, T),
+        quality=posteriors[np.arange(N), known.codes],
+        suggested_codes=posteriors.argmax(axis=1),
         clean_probs=clean,
         scatter=judgement.scatter,
         bracket=bracket,

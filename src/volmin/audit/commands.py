@@ -44,6 +44,7 @@ def audit_and_show(
     ignore: Sequence[str],
     fdr: float,
     seed: int,
+    threads: int,
     out: Path,
     command: str,
 ) -> None:
@@ -57,6 +58,7 @@ def audit_and_show(
         features=None if probs is not None else source.features if features is None else load_array(features),
         model=model,
         random_state=seed,
+        threads=threads,
         verbose=True,
     )
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {path.name}", "command": command})
