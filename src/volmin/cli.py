@@ -175,13 +175,23 @@ def reproduce(
 
 @app.command(epilog="Example: volmin report runs --out report")
 def report(
-    source: Annotated[Path, typer.Argument(help="A folder of runs, a folder or file of .jsonl records.")],
-    out: Annotated[Path | None, typer.Option(help="Where to write; by default beside the runs.")] = None,
+    source: Annotated[Path, typer.Argument(help="A folder of runs, .jsonl records, or the folder of an audit.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write; by default beside the source.")] = None,
 ) -> None:
-    """Put finished runs on one page: tables beside the paper's, curves, and every run; with the tables as files."""
+    """Put finished runs on one page, beside the paper's tables; or write the page of an audit anew.
+
+    The page of an audit shows rows by number: the examples themselves are not kept.
+    """
+    out = out or (source if source.is_dir() else source.parent)
+    if (source / "audit.json").is_file():
+        from volmin.audit import Audit
+
+        Audit.load(source).to_html(out / "report.html")
+        print(f"open {out / 'report.html'} to look at it.")
+        return
     from volmin.experiments import commands
 
-    commands.report_and_show(source, out or (source if source.is_dir() else source.parent))
+    commands.report_and_show(source, out)
 
 
 @app.command(

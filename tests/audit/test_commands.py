@@ -62,6 +62,9 @@ def test_from_a_raw_table_to_a_corrected_one(run, table, mislabelled, tmp_path):
     assert mislabelled.wrong[flagged].mean() >= 0.85
     assert mislabelled.wrong[flagged].sum() >= 0.85 * mislabelled.wrong.sum()
 
+    assert run("report", out, "--out", tmp_path / "again")[0] == 0
+    assert f"{content['noise_rate']:.1%}".rstrip("%") in (tmp_path / "again" / "report.html").read_text()
+
     issues.with_columns(decision=pl.lit("wrong")).write_csv(tmp_path / "decisions.csv")
     code, shown, _ = run(*audit, "--apply", tmp_path / "decisions.csv")
     assert code == 0
