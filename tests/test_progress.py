@@ -16,3 +16,8 @@ def test_long_work_tells_how_far_it_is_and_short_work_nothing(monkeypatch, step,
     assert len(found) == lines
     if lines:
         assert found[0] == "counting  2/5  18 s left"
+
+
+def test_control_characters_are_spelled_out_and_letters_of_any_language_stay():
+    assert progress.terminal_safe("\x1b[31mred\x07\r") == "\\x1b[31mred\\x07\\r"
+    assert progress.terminal_safe("naïve 猫\nλ") == "naïve 猫\nλ"

@@ -40,7 +40,9 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"volmin: {' '.join(message.split())}", file=sys.stderr)
+    from volmin.progress import terminal_safe
+
+    print(f"volmin: {terminal_safe(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(BAD_INPUT)
 
 

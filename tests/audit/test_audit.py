@@ -303,3 +303,11 @@ def test_logistic_regression_of_ones_own(mislabelled):
         mislabelled.labels, features=mislabelled.x / 16, model=LogisticRegression(C=0.1), random_state=0
     )
     assert precision_and_recall(audit, mislabelled.wrong)[0] > 0.85
+
+
+def test_a_label_cannot_steer_the_terminal(exact):
+    h, T, _, labels = exact
+    names = np.array(["\x1b]0;evil\x07", "one", "two"])  # in sorted order, as the columns of probs
+    shown = volmin.audit(names[labels], probs=h @ T.T).summary()
+    assert "evil" in shown
+    assert all(c.isprintable() or c == "\n" for c in shown)

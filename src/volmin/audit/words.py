@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from volmin.progress import terminal_safe
+
 if TYPE_CHECKING:
     from volmin.audit.findings import Audit, Check
 
@@ -30,7 +32,7 @@ def summary(audit: Audit, fdr: float) -> str:
     ]
     if audit.rare:
         lines.append(rare_classes(audit))
-    return "\n".join(lines)
+    return terminal_safe("\n".join(lines))
 
 
 def headline(audit: Audit) -> str:
