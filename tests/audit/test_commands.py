@@ -48,7 +48,15 @@ def test_from_a_raw_table_to_a_corrected_one(run, table, mislabelled, tmp_path):
     audit = ("audit", table, "--label", "label")
     code, shown, _ = run(*audit, "--clean", "truth", "--model", "logistic", "--out", out)
     assert code == 0
-    for words in ("labels in 10 classes", "interval", "flagged", "T is well identified", "known labels", "Next: open"):
+    for words in (
+        "labels in 10 classes",
+        "interval",
+        "flagged",
+        "T is well identified",
+        "known labels",
+        "Counted in",
+        "Next: open",
+    ):
         assert words in shown
     assert {path.name for path in out.iterdir()} == {
         "report.html", "issues.csv", "labels.parquet", "transition.csv", "audit.json",

@@ -182,6 +182,7 @@ class Check:
         suggestion_accuracy: share of the flagged rows whose suggested label is the true one; NaN if none was flagged.
         updated: (C, C) the audit's T, corrected by these rows. Right only if they were drawn at random.
         strength: rows of each class that the audit's T counted for in that correction.
+        updated_noise_rate: share of wrong labels by the corrected T.
     """
 
     rows: int
@@ -194,6 +195,7 @@ class Check:
     suggestion_accuracy: float
     updated: Array
     strength: float
+    updated_noise_rate: float
 
 
 def _check(audit: Audit, known: NDArray[np.bool_], truth: Codes, fdr: float) -> Check:
@@ -217,6 +219,7 @@ def _check(audit: Audit, known: NDArray[np.bool_], truth: Codes, fdr: float) -> 
         suggestion_accuracy=_mean(suggested[flagged] == truth[flagged]),
         updated=updated,
         strength=strength,
+        updated_noise_rate=float(1 - audit.class_priors @ updated.diagonal()),
     )
 
 

@@ -94,6 +94,9 @@ def checked(check: Check) -> str:
         )
     if not np.isnan(check.recall):
         lines.append(f"Of the wrong labels, {check.recall:.1%} are flagged.")
+    lines.append(
+        f"Counted in, they put the share of wrong labels at {check.updated_noise_rate:.1%} (if drawn at random)."
+    )
     return "\n".join(lines)
 
 
