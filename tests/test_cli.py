@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from volmin.storage import read_sealed_json
+
 TRAIN = ["train", "--dataset", "digits", "--noise", "pair:0.35", "--seed", "1"]
 
 
@@ -17,7 +19,7 @@ def volmin(*arguments, timeout=240):
 
 def result_of(out):
     (path,) = out.glob("*/result.json")
-    return json.loads(path.read_text())
+    return read_sealed_json(path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -26,7 +27,7 @@ def test_wrong_labels_are_replaced_and_the_others_stay(tmp_path):
 def test_a_table_in_memory_and_without_a_new_label_takes_the_suggestion():
     frame = pl.DataFrame({"row": [1], "given": [7], "suggested": [3], "decision": ["Wrong"]})
     assert volmin.apply_decisions(np.array([3, 7]), frame).labels.tolist() == [3, 3]
-    assert volmin.apply_decisions([3, 7], frame.to_pandas()).labels.tolist() == [3, 3]
+    assert volmin.apply_decisions([3, 7], pd.DataFrame(frame.to_dict(as_series=False))).labels.tolist() == [3, 3]
 
 
 def test_labels_that_look_like_formulas_or_numbers_find_their_way_back(tmp_path):

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -22,7 +21,7 @@ def specs(epochs=3):
 
 
 def results(out):
-    found = {path.parent.name: json.loads(path.read_text()) for path in out.glob("*/result.json")}
+    found = {path.parent.name: run.read_result(path.parent) for path in out.glob("*/result.json")}
     return {name: {k: v for k, v in result.items() if k not in TIMES} for name, result in found.items()}
 
 

@@ -185,7 +185,7 @@ def test_a_run_folder(name, digits, tmp_path):
     chosen = spec.resolve("digits", "pair:0.2", name, epochs=2)
     result = run.run(run.set_up(chosen, dataset=digits), tmp_path)
     folder = chosen.folder(tmp_path)
-    assert json.loads((folder / "result.json").read_text()) == result
+    assert run.read_result(folder) == result
     assert (folder / "transition.npy").exists() == methods.get(name).estimates_transition
     assert result["selection"] == chosen.recipe.selection
 
