@@ -113,6 +113,15 @@ def test_a_failing_run_is_recorded_with_its_error_and_stops_no_other(tmp_path, m
     assert [(one.state, one.error) for one in again] == [("done", None)] * 2
 
 
+def test_workers_that_are_lost_again_and_again_end_in_one_clear_error(tmp_path, monkeypatch):
+    def lose(*arguments, **settings):
+        raise OSError("a worker was terminated")
+
+    monkeypatch.setattr(grid, "Parallel", lose)
+    with pytest.raises(OSError, match="Workers were lost 3 times .* Is there memory for so many --jobs"):
+        grid.run_grid(specs(2), tmp_path)
+
+
 def test_states_are_read_off_the_folders(tmp_path, digits):
     done, broken, missing = specs(3)
     run.run(run.set_up(done, dataset=digits), tmp_path)

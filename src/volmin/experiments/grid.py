@@ -127,7 +127,7 @@ def run_grid(
     pending = [spec for spec in specs if read_result(spec.folder(out)) is None]
     if pending:
         _check_inputs(pending, data_dir)
-        with _watched(pending, out, jobs), _workers(backend, min(jobs, len(pending)), address) as count:
+        with _watched(pending, out), _workers(backend, min(jobs, len(pending)), address) as count:
             _run_all(pending, out.absolute(), data_dir.absolute() if data_dir else None, count)
     return [standing(spec, out) for spec in specs]
 
@@ -163,8 +163,11 @@ def _run_all(pending: Sequence[RunSpec], out: Path, data_dir: Path | None, worke
         except Exception as error:
             # A worker was lost: killed by the system for its memory, say. Whatever it was doing goes on in a new one.
             pending = [one.spec for one in (standing(spec, out) for spec in pending) if one.is_open]
-            if not left or not pending:
-                raise RuntimeError(f"Workers were lost {_ROUNDS} times ({type(error).__name__}: {error}).") from error
+            if not pending:
+                return
+            if not left:
+                lost = f"Workers were lost {_ROUNDS} times ({type(error).__name__}: {error})"
+                raise OSError(f"{lost}. Is there memory for so many --jobs? The same command goes on.") from error
 
 
 def _run_one(spec: RunSpec, out: Path, data_dir: Path | None) -> None:
@@ -227,7 +230,7 @@ def _workers(backend: Backend, jobs: int, address: str | None) -> Iterator[int]:
 
 
 @contextmanager
-def _watched(pending: Sequence[RunSpec], out: Path, jobs: int) -> Iterator[None]:
+def _watched(pending: Sequence[RunSpec], out: Path) -> Iterator[None]:
     """Show how the runs go on, by looking at their folders: it is the same for workers here and elsewhere."""
     standings = [standing(spec, out) for spec in pending]
     stop = threading.Event()
