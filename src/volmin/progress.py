@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -30,7 +29,22 @@ _SHOWN = {
 Item = TypeVar("Item")
 
 
-class EpochProgress(AbstractContextManager["EpochProgress"]):
+class _WithBar:
+    """Shows its bar within a ``with`` block."""
+
+    bar: Progress
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+
+class EpochProgress(_WithBar):
     """Shows the epochs of one training; call it with the history after every epoch.
 
     Args:
@@ -50,15 +64,6 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
         self.task = self.bar.add_task(title, total=epochs, state="")
         self.last_line = -float("inf")
 
-    def __enter__(self) -> EpochProgress:
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
-
     def __call__(self, history: Sequence[dict[str, Any]]) -> None:
         done, record = len(history), history[-1]
         state = "  ".join(form.format(record[key]) for key, form in _SHOWN.items() if record.get(key) is not None)
@@ -73,7 +78,7 @@ class EpochProgress(AbstractContextManager["EpochProgress"]):
             self.console.print(f"{self.title}  epoch {done}/{self.epochs}  {state}  {left} left", soft_wrap=True)
 
 
-class GridProgress(AbstractContextManager["GridProgress"]):
+class GridProgress(_WithBar):
     """Shows many runs as one: epochs done of all, with the time left, and a line for each run that ends.
 
     Args:
@@ -89,15 +94,6 @@ class GridProgress(AbstractContextManager["GridProgress"]):
         self.bar = _bar(self.console)
         self.task = self.bar.add_task("epochs", total=epochs, completed=done, state="")
         self.started = self.last_line = time.monotonic()
-
-    def __enter__(self) -> GridProgress:
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
 
     def update(self, done: int, ended: int, runs: int) -> None:
         """Epochs done, and how many of the runs have ended."""
@@ -160,7 +156,7 @@ def _columns() -> tuple[ProgressColumn, ...]:
     )
 
 
-class DownloadProgress(AbstractContextManager["DownloadProgress"]):
+class DownloadProgress(_WithBar):
     """A bar for one download, with the few methods of tqdm that pooch calls; on a terminal only."""
 
     def __init__(self, name: str, console: Console | None = None) -> None:
@@ -175,15 +171,6 @@ class DownloadProgress(AbstractContextManager["DownloadProgress"]):
         self.bar.disable = not self.bar.console.is_terminal
         self.task = self.bar.add_task(name, total=None)
         self.total: float = 0
-
-    def __enter__(self) -> DownloadProgress:
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
 
     def update(self, count: float) -> None:
         self.bar.update(self.task, total=self.total or None, advance=count)

@@ -11,8 +11,6 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from types import ModuleType
@@ -20,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
@@ -33,6 +30,7 @@ from volmin.audit.labels import Encoded, encode
 from volmin.data.tables import TableEncoder, as_frame
 from volmin.intervals import Interval, Intervals
 from volmin.posteriors import validate_posteriors
+from volmin.training import thread_limit
 
 __all__ = ["MODELS", "Audit", "Check", "Corrected", "apply_decisions", "audit"]
 
@@ -84,7 +82,7 @@ def audit(
     common = _common_classes(known)
     judged = np.isin(known.codes, common)
     codes = np.searchsorted(common, known.codes[judged])
-    with limited_threads(threads):
+    with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
         if posteriors is not None:
             _check_rows(posteriors, known.codes, "probs")
             found = CrossFit(_among(common, posteriors[judged]))
@@ -125,18 +123,6 @@ def as_features(features: Any) -> NDArray[Any]:
             )
         frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
     return TableEncoder().fit(frame, frame.columns).transform(frame)
-
-
-@contextmanager
-def limited_threads(count: int) -> Iterator[None]:
-    """Compute with so many threads, in PyTorch and in linear algebra, and then as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        with threadpool_limits(count):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def versions() -> dict[str, str]:
