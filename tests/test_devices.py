@@ -4,13 +4,36 @@ import sys
 import pytest
 import torch
 
-from volmin.devices import OneDevice, launch
+from volmin.devices import OneDevice, launch, told_of_lost_processes
 
 
 def test_one_device_is_the_cpu_where_there_is_nothing_faster():
     expected = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     assert launch(1).device == OneDevice().device == expected
     assert OneDevice("cpu").device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_torchrun_must_have_started_as_many_processes_as_there_are_devices(monkeypatch, devices):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=f"number of devices is {devices}: say --devices 2"):
+        launch(devices)
+
+
+def test_a_lost_process_is_told_of_in_a_line():
+    class OneOfTwo(OneDevice):
+        world_size = 2
+
+    lost = RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer")
+    with (
+        pytest.raises(ConnectionError, match="Process 0 of 2 has lost"),
+        told_of_lost_processes(OneOfTwo()),
+    ):
+        raise lost
+    for fabric, error in ((OneDevice(), lost), (OneOfTwo(), RuntimeError("shapes do not fit"))):
+        with pytest.raises(RuntimeError, match="gloo|shapes"), told_of_lost_processes(fabric):
+            raise error
 
 
 def test_unknown_devices_are_refused():

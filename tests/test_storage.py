@@ -114,3 +114,18 @@ def test_a_csv_file_is_whole_or_not_there(tmp_path):
     with pytest.raises(RuntimeError):
         write_csv(path.with_name("other.csv"), ("a", "b"), rows())
     assert [file.name for file in path.parent.iterdir()] == ["t.csv"]
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(tmp_path):
+    (tmp_path / ".result.json.4711.tmp").write_text("{")
+    with only_process(tmp_path):
+        assert [found.name for found in tmp_path.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "7", "{", "[" * 100_000, '{"a": 1, "seal": 3}', '{"a": 1, "seal": {}}', "\ud800"]
+)
+def test_what_is_no_sealed_object_is_damaged(tmp_path, text):
+    (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(DamagedFileError, match=r"a\.json is damaged"):
+        read_sealed_json(tmp_path / "a.json")

@@ -6,6 +6,9 @@ device, or where a user brings it.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -44,14 +47,39 @@ class OneDevice:
 
 
 def launch(devices: int = 1) -> OneDevice | Fabric:
-    """One device without ceremony; several as data-parallel processes."""
+    """One device without ceremony; several as data-parallel processes.
+
+    Below ``torchrun`` the processes are there already, maybe on several machines, and ``devices`` counts all of them.
+    """
+    started, here = (int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if here and started != devices:
+        raise ValueError(
+            f"torchrun has started {started} processes, but the number of devices is {devices}: "
+            f"say --devices {started}."
+        )
     if devices == 1:
         return OneDevice()
     from lightning_fabric import Fabric
 
-    fabric = Fabric(devices=devices, strategy="ddp")
+    local, nodes = (here, started // here) if here else (devices, 1)
+    fabric = Fabric(devices=local, num_nodes=nodes, strategy="ddp")
     fabric.launch()
     return fabric
+
+
+@contextmanager
+def told_of_lost_processes(fabric: OneDevice | Fabric) -> Iterator[None]:
+    """Say in a line that another process is gone, where the libraries below would show a page of their insides."""
+    try:
+        yield
+    except RuntimeError as error:
+        gone = isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+        if fabric.world_size == 1 or not gone:
+            raise
+        raise ConnectionError(
+            f"Process {fabric.global_rank} of {fabric.world_size} has lost another one, which was killed or ended with "
+            "an error of its own. The same command goes on from the last epoch."
+        ) from None
 
 
 def _device(name: str) -> torch.device:

@@ -42,7 +42,8 @@ def replace_file(path: Path) -> Iterator[Path]:
 def only_process(folder: Path) -> Iterator[None]:
     """Keep other processes out of a folder; where one is at work already, a ``BusyError`` says so.
 
-    The operating system lifts the lock of a process that dies, so a folder is never left locked.
+    The operating system lifts the lock of a process that dies, so a folder is never left locked. What such a process
+    was writing when it died is cleared away.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock", timeout=0)
@@ -51,6 +52,8 @@ def only_process(folder: Path) -> Iterator[None]:
     except Timeout:
         raise BusyError(f"Another process is at work in {folder}: wait for it to end, or stop it.") from None
     try:
+        for left_over in folder.glob(".*.tmp"):
+            left_over.unlink(missing_ok=True)
         yield
     finally:
         Path(lock.lock_file).unlink(missing_ok=True)
@@ -68,6 +71,17 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, or a ``DamagedFileError`` that says why there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is damaged ({error}): delete it, and run the command anew.") from None
+    if not isinstance(content, dict):
+        raise DamagedFileError(f"{path} is damaged (no object): delete it, and run the command anew.")
+    return content
+
+
 def write_sealed_json(path: Path, content: Mapping[str, Any], files: Iterable[str] = ()) -> None:
     """Write a JSON file with checksums of its content and of ``files`` beside it."""
     seal = {
@@ -82,16 +96,14 @@ def read_sealed_json(path: Path, files: bool = False) -> dict[str, Any]:
 
     A file from before there were seals is taken as it is.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        seal = content.pop("seal", None)
-    except (ValueError, AttributeError) as error:
-        raise DamagedFileError(f"{path} is damaged ({error}): delete it, and run the command anew.") from None
+    content = read_json(path)
+    seal = content.pop("seal", None)
     if seal is None:
         return content
-    if _digest(_canonical(content)) != seal["content"]:
+    checksum, digests = (seal.get("content"), seal.get("files")) if isinstance(seal, dict) else (None, None)
+    if checksum != _digest(_canonical(content)) or not isinstance(digests, dict):
         raise DamagedFileError(f"{path} is damaged: its checksum is wrong. Delete it, and run the command anew.")
-    for name, expected in seal["files"].items() if files else ():
+    for name, expected in digests.items() if files else ():
         beside = path.with_name(name)
         if not beside.is_file() or file_digest(beside) != expected:
             raise DamagedFileError(

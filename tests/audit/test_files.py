@@ -7,6 +7,7 @@ import pytest
 
 import volmin
 from volmin.data import DataError
+from volmin.storage import BusyError, DamagedFileError, only_process, read_sealed_json, write_sealed_json
 
 
 @pytest.fixture
@@ -46,13 +47,33 @@ def test_an_audit_read_back_says_the_same(folder, audited, tmp_path):
 def test_what_is_no_finished_audit_is_refused(folder, tmp_path):
     with pytest.raises(DataError, match="holds no finished audit"):
         volmin.Audit.load(tmp_path)
-    content = json.loads((folder / "audit.json").read_text())
-    (folder / "audit.json").write_text(json.dumps(content | {"format": 99}))
+    content = read_sealed_json(folder / "audit.json")
+    write_sealed_json(folder / "audit.json", content | {"format": 99})
     with pytest.raises(DataError, match="another version"):
         volmin.Audit.load(folder)
-    (folder / "audit.json").write_text("{")
-    with pytest.raises(DataError, match="damaged"):
+    write_sealed_json(folder / "audit.json", content | {"rare": 7})
+    with pytest.raises(DataError, match="damaged audit"):
         volmin.Audit.load(folder)
+    (folder / "audit.json").write_text("{")
+    with pytest.raises(DamagedFileError, match="damaged"):
+        volmin.Audit.load(folder)
+
+
+@pytest.mark.parametrize("name", ["audit.json", "labels.parquet"])
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_a_flipped_bit_of_an_audit_is_noticed(folder, name, place):
+    content = bytearray((folder / name).read_bytes())
+    content[int(place * len(content))] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        volmin.Audit.load(folder)
+
+
+def test_two_processes_do_not_write_one_audit(folder, audited):
+    before = (folder / "audit.json").read_bytes()
+    with only_process(folder), pytest.raises(BusyError, match="Another process is at work"):
+        audited.save(folder)
+    assert (folder / "audit.json").read_bytes() == before
 
 
 def test_a_failed_save_leaves_no_audit_that_looks_finished(folder, audited):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -19,7 +18,14 @@ from volmin.identifiability import ClassConditions, Scatter
 from volmin.intervals import Interval, Intervals
 from volmin.report import AuditStory, ClassLine, Confusion, write_audit_report
 from volmin.report.examples import Examples, image_examples, no_examples, table_examples
-from volmin.storage import replace_file, write_csv, write_json
+from volmin.storage import (
+    DamagedFileError,
+    only_process,
+    read_sealed_json,
+    replace_file,
+    write_csv,
+    write_sealed_json,
+)
 
 if TYPE_CHECKING:
     from volmin.audit.findings import Audit
@@ -36,21 +42,23 @@ def save(audit: Audit, folder: Path, examples: Any, names: Sequence[Any] | None,
     rows = audit.issues(fdr)
     labels = _texts(audit, names)
     flagged = labels[rows.tolist()].with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
-    # Until the end there is no finished audit here, not even an older one.
-    (folder / "audit.json").unlink(missing_ok=True)
-    with replace_file(folder / "labels.parquet") as temporary:
-        labels.with_columns(flagged=pl.Series(np.isin(np.arange(len(audit)), rows))).write_parquet(temporary)
-    write_csv(folder / "issues.csv", flagged.columns, flagged.iter_rows())
     shares = ((name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, audit.transition, strict=True))
-    write_csv(folder / "transition.csv", ("given \\ true", *classes), shares)
-    write_report(audit, folder / "report.html", examples, names, fdr)
-    write_json(folder / "audit.json", _content(audit, fdr))
+    with only_process(folder):
+        # Until the end there is no finished audit here, not even an older one.
+        (folder / "audit.json").unlink(missing_ok=True)
+        with replace_file(folder / "labels.parquet") as temporary:
+            labels.with_columns(flagged=pl.Series(np.isin(np.arange(len(audit)), rows))).write_parquet(temporary)
+        write_csv(folder / "issues.csv", flagged.columns, flagged.iter_rows())
+        write_csv(folder / "transition.csv", ("given \\ true", *classes), shares)
+        write_report(audit, folder / "report.html", examples, names, fdr)
+        # The files for people are theirs to change; what is read again must be what was written.
+        write_sealed_json(folder / "audit.json", _content(audit, fdr), ["labels.parquet"])
 
 
 def read(folder: Path) -> dict[str, Any]:
     """The fields of an ``Audit``, from a folder."""
     try:
-        content = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+        content = read_sealed_json(folder / "audit.json", files=True)
         if content["format"] != FORMAT:
             raise DataError(f"{folder} was written by another version of volmin; run the audit again.")
         labels = pl.read_parquet(folder / "labels.parquet", columns=["given", "suggested", "probability_wrong"])
@@ -77,7 +85,7 @@ def read(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise DataError(f"{folder} holds no finished audit: it has no audit.json with labels.parquet.") from None
     except (KeyError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
-        if isinstance(error, DataError):
+        if isinstance(error, DataError | DamagedFileError):
             raise
         raise DataError(f"{folder} holds a damaged audit ({type(error).__name__}: {error}); run it again.") from None
 

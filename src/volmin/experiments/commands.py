@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from volmin.devices import launch
+from volmin.devices import launch, told_of_lost_processes
 from volmin.experiments import tables
 from volmin.experiments.grid import Backend, Standing, check_backend, run_grid, seconds_left, standing, title
 from volmin.experiments.paper import Study
@@ -36,12 +36,12 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     console = Console(highlight=False)
     folder = spec.folder(out)
     title = f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}"
-    if (result := read_result(folder)) is not None:
+    if (result := read_result(folder, files=True)) is not None:
         console.print(f"{title}: already finished.", markup=False)
     else:
         experiment = set_up(spec, source.data_dir, source.dataset)
         fabric = launch(spec.devices)
-        with EpochProgress(title, experiment.epochs) as progress:
+        with told_of_lost_processes(fabric), EpochProgress(title, experiment.epochs) as progress:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
         if not fabric.is_global_zero:
             return

@@ -7,7 +7,6 @@ last epoch; what fails is recorded with its error and does not stop the others.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import warnings
@@ -27,7 +26,7 @@ from volmin.experiments import anchors
 from volmin.experiments.run import read_metrics, read_result, run, set_up
 from volmin.experiments.spec import RunSpec
 from volmin.progress import GridProgress
-from volmin.storage import BusyError, write_json
+from volmin.storage import BusyError, read_json, write_json
 
 Backend = Literal["loky", "dask", "ray"]
 State = Literal["done", "broken", "missing"]
@@ -195,8 +194,8 @@ def _read_error(folder: Path) -> str | None:
     path = folder / "error.json"
     if not path.exists():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return f"{content['error']}: {content['message']}"
+    content = read_json(path)
+    return f"{content.get('error')}: {content.get('message')}"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from volmin.experiments.run import read_metrics
 from volmin.experiments.spec import RunSpec
-from volmin.storage import read_sealed_json, write_text
+from volmin.storage import read_json, read_sealed_json, write_text
 
 _CURVES = {"accuracy": 4, "transition_error": 5}
 """What is kept of every epoch, and with how many decimals."""
@@ -69,7 +69,7 @@ def read_run(folder: Path) -> RunRecord | None:
         for key, decimals in _CURVES.items()
         if all(epoch.get(key) is not None for epoch in history)
     }
-    return RunRecord(json.loads((folder / "spec.json").read_text(encoding="utf-8")), result, curves)
+    return RunRecord(read_json(folder / "spec.json"), result, curves)
 
 
 def _read_lines(path: Path) -> list[RunRecord]:

@@ -181,10 +181,10 @@ def run(
     return result
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """The result of a finished run, or None; a damaged one is refused."""
+def read_result(folder: Path, files: bool = False) -> dict[str, Any] | None:
+    """The result of a finished run, or None; a damaged one is refused, and if asked so are damaged files beside it."""
     path = folder / "result.json"
-    return read_sealed_json(path) if path.exists() else None
+    return read_sealed_json(path, files) if path.exists() else None
 
 
 def read_metrics(folder: Path) -> list[Record]:
@@ -194,9 +194,12 @@ def read_metrics(folder: Path) -> list[Record]:
         return []
     content = path.read_bytes()
     try:
-        return [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-    except ValueError as error:
+        records = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+        if not all(isinstance(record["seconds"], float) for record in records):
+            raise ValueError("seconds are not numbers")
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({error}): delete it; resuming the run writes it anew.") from None
+    return records
 
 
 def _test_figures(method: Method, test: InOrder, T: NDArray[np.float64] | None) -> dict[str, float]:
