@@ -59,6 +59,18 @@ def test_the_gradient_of_forward(batch):
     assert torch.allclose(torch.autograd.grad(forward_nll(logits, T, y), logits)[0], expected)
 
 
+def test_the_gradient_of_forward_for_T(batch):
+    logits, T, y = batch
+    T = T.requires_grad_()
+    assert torch.autograd.gradcheck(lambda logits, T: forward_nll(logits, T, y), (logits, T))
+    # Where T holds zeros, too: the slope there is what an entry would gain.
+    zeros = torch.tensor(noise.pair(5, 0.3), requires_grad=True)
+    h = logits.detach().softmax(1)
+    ratio = h / (h @ zeros.detach().T).gather(1, y[:, None])
+    expected = -torch.zeros(5, 5).double().index_add(0, y, ratio) / len(y)
+    assert torch.allclose(torch.autograd.grad(forward_nll(logits, zeros, y), zeros)[0], expected)
+
+
 def test_backward_is_unbiased(batch):
     logits, T, _ = batch
     for clean in range(5):

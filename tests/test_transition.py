@@ -12,8 +12,11 @@ from volmin import noise
 from volmin.transition import (
     DegenerateTransitionWarning,
     DominantTransition,
+    VolumeTangent,
     apply_transition,
+    dominant,
     log_volume,
+    log_volume_and_slope,
     start_value,
     transition_error,
     validate_transition,
@@ -128,6 +131,36 @@ def test_log_volume_and_its_gradient_stay_finite_where_the_determinant_fails(T):
     volume.backward()
     assert torch.isfinite(volume)
     assert torch.isfinite(tensor.grad).all()
+
+
+def test_closed_forms_agree_with_numerical_gradients():
+    torch.manual_seed(0)
+    w = torch.randn(2, 4, 4, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(dominant, w)
+    assert torch.autograd.gradcheck(lambda w: log_volume(dominant(w)), w)
+
+
+def test_the_tangent_is_exact_for_few_classes_and_near_for_many():
+    torch.manual_seed(0)
+    for num_classes, every in ((10, 1), (39, 1), (100, 5)):
+        tangent, w = VolumeTangent(num_classes), torch.randn(num_classes, num_classes) - math.log(num_classes)
+        for step in range(12):
+            T = dominant(w + 0.01 * step)
+            volume, slope = tangent(T)
+            exact = log_volume_and_slope(T)
+            if step % every == 0:
+                assert torch.allclose(volume, exact[0], rtol=1e-5)
+                assert torch.equal(slope, exact[1])
+            assert torch.allclose(volume, exact[0], rtol=1e-3)
+            assert torch.allclose(slope, exact[1], rtol=0.1, atol=0.02)
+
+
+def test_a_forgotten_tangent_is_renewed():
+    tangent, T = VolumeTangent(100), dominant(torch.zeros(100, 100) - 5)
+    tangent(dominant(torch.zeros(100, 100) - 4))
+    assert not torch.equal(tangent(T)[1], log_volume_and_slope(T)[1])
+    tangent.forget()
+    assert torch.equal(tangent(T)[1], log_volume_and_slope(T)[1])
 
 
 def test_log_volume_of_stacked_and_tall_matrices():

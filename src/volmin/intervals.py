@@ -18,7 +18,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from torch import Tensor
-from torch.func import functional_call, vmap
 
 from volmin.identifiability import Scatter
 from volmin.posteriors import validate_labels, validate_posteriors
@@ -28,7 +27,7 @@ from volmin.quality import (
     likeliest_transition,
     split_by_label,
 )
-from volmin.transition import DominantTransition, log_volume, validate_transition
+from volmin.transition import dominant, log_volume, start_value, validate_transition
 
 
 @dataclass(frozen=True)
@@ -157,12 +156,11 @@ class _HeadAndTransition:
 
     def __init__(self, x: Tensor, y: Tensor, num_classes: int, lam: float, ridge: float) -> None:
         self.x, self.y, self.C, self.lam, self.ridge = x, y, num_classes, lam, ridge
-        self.dominant = DominantTransition(num_classes).double()
 
     def start(self, T: Array | None) -> Tensor:
         head = torch.zeros(self.C * self.x.shape[1], dtype=self.x.dtype)
         if T is None:
-            w = self.dominant.w.detach()
+            w = torch.full((self.C, self.C), start_value(self.C), dtype=self.x.dtype)
         else:
             # sigmoid(w) is the entry over its column's diagonal; 0, or more than the diagonal, is out of reach.
             ratio = torch.from_numpy(T / np.maximum(np.diag(T), 1e-6))
@@ -174,8 +172,7 @@ class _HeadAndTransition:
         size = self.C * self.x.shape[1]
         head = parameters[:, :size].unflatten(1, (self.C, -1))
         w = parameters[:, size:].unflatten(1, (self.C, self.C))
-        T = vmap(lambda one: functional_call(self.dominant, {"w": one}, ()))(w)
-        return head, T
+        return head, dominant(w)
 
     def loss(self, parameters: Tensor, weights: Tensor) -> Tensor:
         """(B,) weighted mean negative log likelihood, plus the volume and the prior on the heads."""

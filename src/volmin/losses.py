@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from volmin.transition import log_volume
+from volmin.transition import ClosedForm, log_volume
 
 SMALLEST_LIKELIHOOD = 1e-12
 
@@ -28,8 +29,26 @@ def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
         T: (C, C), or (N, C, C) where it depends on x.
         y: (N,) noisy labels.
     """
-    log_rows = _rows(T, y).clamp_min(torch.finfo(T.dtype).tiny).log()
-    return -torch.logsumexp(F.log_softmax(logits, dim=1) + log_rows, dim=1).mean()
+    if T.ndim == 2:
+        return cast("Tensor", ClosedForm.apply(forward_nll_and_slopes, logits, T, y))
+    return -_log_likelihood(F.log_softmax(logits, dim=1), _rows(T, y)).mean()
+
+
+def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    """``forward_nll`` for one T, and its gradients for the logits, T and (none) y."""
+    log_probs, rows = F.log_softmax(logits, dim=1), T.index_select(0, y)
+    log_likelihood = _log_likelihood(log_probs, rows)
+    # h / (T h)[y]: its product with row y of T is the posterior of the clean label given x and the noisy one.
+    ratio = (log_probs - log_likelihood[:, None]).exp_()
+    for_logits = log_probs.exp_().addcmul_(ratio, rows, value=-1).div_(len(y))
+    # The gradient of a look-up: the same sum as index_add, but in the same order on every device.
+    for_T = torch.ops.aten.embedding_dense_backward(ratio.div_(-len(y)), y, len(T), -1, False)
+    return -log_likelihood.mean(), for_logits, for_T, None
+
+
+def _log_likelihood(log_probs: Tensor, rows: Tensor) -> Tensor:
+    """``log sum_j rows[j] h[j]`` of each example, (N,)."""
+    return torch.logsumexp(rows.clamp_min(torch.finfo(rows.dtype).tiny).log() + log_probs, dim=1)
 
 
 def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None) -> Tensor:

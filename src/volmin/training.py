@@ -107,15 +107,15 @@ class Recipe:
         recipe = replace(self, **changes)
         parameters = [p for module in modules for p in module.parameters()]
         if recipe.optimizer == "adam":
-            return Adam(parameters, recipe.lr, weight_decay=recipe.weight_decay)
-        return SGD(parameters, recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
+            return Adam(parameters, recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+        return SGD(parameters, recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
 
     def transition_optimizer_for(self, *modules: nn.Module) -> Optimizer:
         """The optimiser of transition matrices: never with weight decay, which would pull T towards more noise."""
         parameters = [p for module in modules for p in module.parameters()]
         if self.transition_optimizer == "adam":
-            return Adam(parameters, self.transition_lr)
-        return SGD(parameters, self.transition_lr, self.momentum)
+            return Adam(parameters, self.transition_lr, fused=True)
+        return SGD(parameters, self.transition_lr, self.momentum, fused=True)
 
     def learning_rate_schedule(self, epochs: int | None = None) -> Schedule | None:
         """The schedule over ``epochs`` (all of the recipe's by default)."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 VOLUME_FLOOR = 1e-6
 """Added to the eigenvalues of T'T: keeps the log volume of a singular T finite (about -7 per lost dimension)."""
@@ -78,9 +80,61 @@ def start_value(num_classes: int, diagonal: float | None = None) -> float:
 
 
 def dominant(w: Tensor) -> Tensor:
-    """The T of parameters w, (C, C): ``A[i, j] = sigmoid(w[i, j])``, ``A[j, j] = 1``, ``T = A / column sums``."""
-    A = torch.sigmoid(w).masked_fill(torch.eye(len(w), dtype=torch.bool, device=w.device), 1.0)
-    return A / A.sum(dim=0)
+    """The T of parameters w, (..., C, C): ``A[i, j] = sigmoid(w[i, j])``, ``A[j, j] = 1``, ``T = A / column sums``."""
+    return cast("Tensor", _Dominant.apply(w))
+
+
+def dominant_parts(w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """T, A and the column sums of A; carries no gradient: see ``dominant_slope``."""
+    A = torch.sigmoid(w)
+    A.diagonal(dim1=-2, dim2=-1).fill_(1)
+    sums = A.sum(-2, keepdim=True)
+    return A / sums, A, sums
+
+
+def dominant_slope(for_T: Tensor, T: Tensor, A: Tensor, sums: Tensor) -> Tensor:
+    """The gradient for w from the gradient for T."""
+    for_A = (for_T - (for_T * T).sum(-2, keepdim=True)).div_(sums)
+    # The slope of a sigmoid at 1 is 0, which is what the fixed diagonal needs.
+    return torch.ops.aten.sigmoid_backward(for_A, A)
+
+
+class _Dominant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, w: Tensor) -> Tensor:
+        T, A, sums = dominant_parts(w)
+        ctx.save_for_backward(T, A, sums)
+        return T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return dominant_slope(grad, *ctx.saved_tensors)
+
+
+class ClosedForm(torch.autograd.Function):
+    """Values, (...), whose gradients are computed along with them.
+
+    Apply it to a function and tensors; the function gives the values and then a gradient, or None, for each tensor.
+    Autograd would spend longer on the bookkeeping of a small T than on its arithmetic.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., tuple[Tensor | None, ...]], *inputs: Tensor) -> Tensor:
+        value, *slopes = function(*inputs)
+        ctx.save_for_backward(*slopes)
+        return cast("Tensor", value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        slopes = ctx.saved_tensors
+        return None, *(None if slope is None else slope * _spread(grad, slope) for slope in slopes)
+
+
+def _spread(grad: Tensor, slope: Tensor) -> Tensor:
+    """A gradient per value, (...), in as many dimensions as the slopes, (..., C, C), have."""
+    return grad if grad.ndim == 0 else grad.view(*grad.shape, *(1,) * (slope.ndim - grad.ndim))
 
 
 class DominantTransition(nn.Module):
@@ -116,8 +170,12 @@ class DominantTransition(nn.Module):
         with torch.no_grad():
             self.w.copy_(w if self.level is None else w - self.level)
 
+    def parameter_matrix(self) -> Tensor:
+        """The (C, C) parameters that ``dominant`` makes T of."""
+        return self.w if self.level is None else self.w + self.level
+
     def forward(self) -> Tensor:
-        return dominant(self.w if self.level is None else self.w + self.level)
+        return dominant(self.parameter_matrix())
 
     def extra_repr(self) -> str:
         return f"num_classes={len(self.w)}, shared_level={self.level is not None}"
@@ -161,11 +219,48 @@ def log_volume(T: Tensor, floor: float = VOLUME_FLOOR) -> Tensor:
     ``floor`` over the squared smallest singular value. It is computed in double precision, where ``floor`` is well
     above the rounding error.
     """
-    wide = T.double()
+    volume, slope = log_volume_and_slope(T, floor)
+    return cast("Tensor", ClosedForm.apply(lambda T: (volume, slope), T))
+
+
+def log_volume_and_slope(T: Tensor, floor: float = VOLUME_FLOOR) -> tuple[Tensor, Tensor]:
+    """``log_volume`` and its gradient, ``T (T'T + floor I)^-1``, as plain numbers from one Cholesky factor."""
+    wide = T.detach().double()
     gram = wide.mT @ wide
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    volume = 0.5 * torch.linalg.slogdet((gram + floor * eye) / (1 + floor)).logabsdet
-    return volume.to(T.dtype)
+    gram.diagonal(dim1=-2, dim2=-1).add_(floor)
+    factor = torch.linalg.cholesky_ex(gram)[0]
+    volume = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1).sub_(T.shape[-1] / 2 * math.log1p(floor))
+    return volume.to(T.dtype), (wide @ torch.cholesky_inverse(factor)).to(T.dtype)
+
+
+class VolumeTangent:
+    """The log volume of a T in training, as its tangent at the T of a few calls ago.
+
+    The volume of C classes costs C^3, and beyond some 50 classes more than the rest of a step. T moves little from one
+    step to the next, so its tangent is renewed only every C // 20 calls; for fewer than 40 classes that is every one.
+
+    Args:
+        num_classes: C.
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        self.every = max(1, num_classes // 20)
+        self.forget()
+
+    def forget(self) -> None:
+        """Renew the tangent at the next call: an epoch must not depend on whether it follows another or a restart."""
+        self.left = 0
+
+    def __call__(self, T: Tensor) -> tuple[Tensor, Tensor]:
+        """Log volume and slope, as ``log_volume_and_slope`` gives them."""
+        if self.every == 1:
+            return log_volume_and_slope(T)
+        if self.left == 0:
+            volume, self.slope = log_volume_and_slope(T)
+            self.offset = volume - self.slope.flatten() @ T.flatten()
+            self.left = self.every
+        self.left -= 1
+        return self.offset + self.slope.flatten() @ T.flatten(), self.slope
 
 
 def transition_error(T: ArrayLike | Tensor, T_hat: ArrayLike | Tensor) -> float:

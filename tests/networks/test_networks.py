@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from volmin import networks
+from volmin.networks.lenet import PooledConvolution
 
 
 def parameters(net):
@@ -16,14 +17,33 @@ def test_lenet5_is_the_authors_network():
     assert networks.lenet5(3)(torch.zeros(1, 1, 28, 28)).shape == (1, 3)
 
 
-def test_lenet5_computes_what_the_published_order_of_its_layers_does():
-    torch.manual_seed(0)
-    net, x = networks.lenet5(), torch.randn(4, 1, 28, 28)
-    conv1, conv2 = (layer for layer in net if isinstance(layer, nn.Conv2d))
-    fc1, fc2, fc3 = (layer for layer in net if isinstance(layer, nn.Linear))
+def published_lenet5(net, x):
     pool = nn.MaxPool2d(2)
-    hidden = pool(conv2(pool(conv1(x).relu())).relu()).flatten(1)
-    assert torch.allclose(net(x), fc3(fc2(fc1(hidden).relu()).relu()), atol=1e-6)
+    return net.head(pool(net.conv2(pool(net.conv1(x).relu())).relu()).flatten(1))
+
+
+@pytest.mark.parametrize("count", [1, 5, 128])
+def test_lenet5_computes_what_the_published_order_of_its_layers_does(count):
+    torch.manual_seed(0)
+    net, x = networks.lenet5(), torch.randn(count, 1, 28, 28)
+    # Black borders, as digits have: windows whose four outputs are equal.
+    x[:, :, :10] = -0.42
+    expected, given = published_lenet5(net, x).square().mean(), net(x).square().mean()
+    assert torch.allclose(given, expected, atol=1e-6)
+    for wanted, found in zip(*(torch.autograd.grad(loss, net.parameters()) for loss in (expected, given)), strict=True):
+        assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_lenet5_computes_the_same_one_by_one_as_a_gpu_does():
+    net, x = networks.lenet5(), torch.randn(3, 1, 28, 28)
+    assert torch.allclose(net._one_by_one(x), net._side_by_side(x), atol=1e-6)
+
+
+def test_the_gradient_of_a_pooled_convolution():
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(8, 2, 6, 3), torch.randn(3, 2, 3, 3), torch.randn(3)
+    inputs = [tensor.double().requires_grad_() for tensor in (x, weight, bias)]
+    assert torch.autograd.gradcheck(PooledConvolution.apply, inputs)
 
 
 @pytest.mark.parametrize(("channels", "side"), [(3, 32), (1, 28)])

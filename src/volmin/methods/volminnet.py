@@ -10,7 +10,8 @@ of T as its corners, so T is found without anchor points.
 Reference: Li, Liu, Han, Niu, Sugiyama, "Provably End-to-end Label-Noise Learning without Anchor Points", ICML 2021.
 
 Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``); validation
-loss is a mean over examples, not over batches. The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
+loss is a mean over examples, not over batches; with 40 classes or more, the volume is a tangent that is renewed every
+few steps (``volmin.transition.VolumeTangent``). The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
 ln(1 / (C - 2)): give ``init`` for the former. ``shared_level`` and ``warm_up`` are ours; the latter is for heavy pair
 noise, where the objective has local optima in which two columns of T describe one class, and some seeds end there. A
 start from the smallest simplex around the posteriors of a briefly trained network does not.
@@ -19,15 +20,16 @@ start from the smallest simplex around the posteriors of a briefly trained netwo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from torch import Tensor, nn
 
 from volmin.data.batches import Batch
-from volmin.losses import forward_nll
+from volmin.losses import forward_nll_and_slopes
 from volmin.methods.base import Method
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
-from volmin.transition import DominantTransition, log_volume
+from volmin.transition import ClosedForm, DominantTransition, VolumeTangent, dominant_parts, dominant_slope
 
 
 class VolMinNet(Method):
@@ -62,13 +64,24 @@ class VolMinNet(Method):
             raise ValueError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
         self.T = DominantTransition(num_classes, init, shared_level=shared_level)
         self.lam, self.warm_up = lam, warm_up
+        self.volume = VolumeTangent(num_classes)
 
     def transition(self, x: Tensor | None = None) -> Tensor:
         return self.T()
 
     def loss(self, batch: Batch, epoch: int) -> Tensor:
-        T = self.T()
-        return forward_nll(self(batch.x), T, batch.y) + self.lam * log_volume(T)
+        # forward_nll(logits, T, y) + lam * log_volume(T), in one closed form.
+        return cast("Tensor", ClosedForm.apply(self._objective, self(batch.x), self.T.parameter_matrix(), batch.y))
+
+    def _objective(self, logits: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        T, A, sums = dominant_parts(w)
+        nll, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
+        volume, slope = self.volume(T)
+        return nll + self.lam * volume, for_logits, dominant_slope(for_T.add_(slope, alpha=self.lam), T, A, sums), None
+
+    def train(self, mode: bool = True) -> VolMinNet:
+        self.volume.forget()
+        return super().train(mode)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
         optimizers = [recipe.network_optimizer(self.net), recipe.transition_optimizer_for(self.T)]
