@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,8 @@ from torch import Tensor
 from volmin.transition import ClosedForm, log_volume
 
 SMALLEST_LIKELIHOOD = 1e-12
+Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
+"""How examples are weighed by their losses: see ``volmin.methods.mentornet``."""
 
 
 def cross_entropies(logits: Tensor, y: Tensor) -> Tensor:
@@ -131,6 +133,21 @@ def smallest(losses: Tensor, keep: Tensor | float, among: Tensor | None = None) 
     # A share such as 0.7 is a little less than that in binary, which must not cost an example.
     kept = rank < torch.as_tensor(keep * count + 1e-4, device=losses.device).floor().clamp_min(1)
     return (kept if among is None else kept & among).to(losses.dtype)
+
+
+def curriculum_weights(name: Curriculum, losses: Tensor, excess: Tensor, done: float, gamma: float) -> Tensor:
+    """Weights of examples, (N,), by their losses, the excess over a threshold and the share of training done."""
+    if name == "predefined":
+        name = "self_paced" if done < 0.9 else "linear"
+        if done <= 0.18:
+            return torch.ones_like(losses)
+    if name == "self_paced":
+        return (excess <= 0).to(losses.dtype)
+    if name == "linear":
+        return (1 - excess / gamma).clamp(0, 1)
+    if name == "focal":
+        return (-torch.expm1(-losses)) ** gamma
+    return (excess >= 0).to(losses.dtype)
 
 
 def weighted_mean(losses: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:

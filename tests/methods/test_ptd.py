@@ -4,8 +4,8 @@ import torch
 
 from volmin import networks, noise
 from volmin.data import TensorLoader
+from volmin.estimation.parts import anchor_rows, factorize, fit_parts, part_weights
 from volmin.methods import PTD
-from volmin.methods.ptd import anchor_rows, factorize, fit_parts, part_weights
 
 
 def stochastic(*shape, seed=0):

@@ -6,9 +6,8 @@ from torch import nn
 
 from volmin import Recipe, fit, networks
 from volmin.data import Batch, TensorLoader
-from volmin.losses import cross_entropies
+from volmin.losses import cross_entropies, curriculum_weights
 from volmin.methods import CoTeaching, CoTeachingPlus, Decoupling, MentorNet
-from volmin.methods.mentornet import curriculum_weights
 
 
 def pair_of(method, logits, peer_logits, **options):

@@ -18,16 +18,14 @@ except that Adam keeps its beta1 of 0.9.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from volmin.data.batches import Batch
-from volmin.losses import cross_entropies, smallest, weighted_mean
+from volmin.losses import Curriculum, cross_entropies, curriculum_weights, smallest, weighted_mean
 from volmin.methods._small_loss import SmallLossMethod
-
-Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
 
 
 class MentorNet(SmallLossMethod):
@@ -76,18 +74,3 @@ class MentorNet(SmallLossMethod):
         known = losses.detach()
         self.threshold.lerp_(known.quantile(self.percentile), 1 - self.decay)
         return (curriculum_weights(self.curriculum, known, known - self.threshold, done, self.gamma) * losses).mean()
-
-
-def curriculum_weights(name: Curriculum, losses: Tensor, excess: Tensor, done: float, gamma: float) -> Tensor:
-    """Weights of examples, (N,), by their losses, the excess over a threshold and the share of training done."""
-    if name == "predefined":
-        name = "self_paced" if done < 0.9 else "linear"
-        if done <= 0.18:
-            return torch.ones_like(losses)
-    if name == "self_paced":
-        return (excess <= 0).to(losses.dtype)
-    if name == "linear":
-        return (1 - excess / gamma).clamp(0, 1)
-    if name == "focal":
-        return (-torch.expm1(-losses)) ** gamma
-    return (excess >= 0).to(losses.dtype)
