@@ -1,0 +1,64 @@
+"""Transition matrices of the parts that inputs are made of, for ``volmin.methods.ptd``.
+
+A non-negative factorisation of features gives the parts and how much of each an input has; anchor points give the
+matrices.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from volmin.estimation.anchors import outlier_share
+
+TINY = 1e-12
+
+
+def factorize(features: Tensor, parts: int, iterations: int) -> Tensor:
+    """The basis H, (R, D), of a non-negative factorisation ``features ~ W H`` whose rows of W sum to one."""
+    scale = features.mean().clamp_min(TINY)
+    weights = torch.rand(len(features), parts)
+    basis = torch.rand(parts, features.shape[1]) * scale
+    for _ in range(iterations):
+        weights = _updated(weights, features, basis)
+        basis = basis * (weights.T @ features) / (weights.T @ weights @ basis).clamp_min(TINY)
+    return basis
+
+
+def part_weights(features: Tensor, basis: Tensor, iterations: int = 20) -> Tensor:
+    """Weights (N, R), rows that sum to one, with ``weights @ basis`` near the features (N, D)."""
+    weights = torch.full((len(features), len(basis)), 1 / len(basis), device=features.device)
+    for _ in range(iterations):
+        weights = _updated(weights, features, basis)
+    return weights
+
+
+def _updated(weights: Tensor, features: Tensor, basis: Tensor) -> Tensor:
+    weights = weights * (features @ basis.T + TINY) / (weights @ basis @ basis.T + TINY)
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def anchor_rows(probs: Tensor, count: int) -> Tensor:
+    """Rows (count, C) that serve as anchor points: for each class, a third up to all of its outliers are dropped."""
+    order = probs.argsort(dim=0, descending=True)
+    share = outlier_share(probs.shape[1]) * torch.linspace(1, 1 / 3, count)
+    return order[(share * len(probs)).round().long()]
+
+
+def fit_parts(weights: Tensor, columns: Tensor, iterations: int = 30) -> Tensor:
+    """Part matrices (R, C, C) whose mixtures come near to the columns of T at anchor points.
+
+    Each class starts from the mean of its columns. The fit is stopped early, as the authors' is: what the anchor points
+    of a class say of a part that they hardly have is noise.
+
+    Args:
+        weights: (K, C, R) part weights of anchor k of class j.
+        columns: (K, C, C) noisy posterior of that anchor.
+        iterations: of the multiplicative updates.
+    """
+    parts = columns.mean(0)[:, None, :].repeat(1, weights.shape[2], 1)
+    for _ in range(iterations):
+        mixed = torch.einsum("kjr,jri->kji", weights, parts)
+        parts = parts * (torch.einsum("kjr,kji->jri", weights, columns / mixed.clamp_min(TINY)) + TINY)
+        parts = parts / parts.sum(dim=2, keepdim=True)
+    return parts.permute(1, 2, 0)
