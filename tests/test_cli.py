@@ -162,11 +162,17 @@ def test_demo_shows_the_noise_and_beats_plain_training(tmp_path):
     assert "<svg" in page
 
 
-@pytest.mark.parametrize("what", ["methods", "datasets", "noise", "presets", "volminnet"])
+@pytest.mark.parametrize("what", ["methods", "datasets", "noise", "presets", "networks", "volminnet"])
 def test_lists(what):
     done = volmin("list", what)
     assert done.returncode == 0
-    shown = {"methods": "volminnet", "datasets": "mnist", "noise": "pair:RATE", "presets": "official"}
+    shown = {
+        "methods": "volminnet",
+        "datasets": "mnist",
+        "noise": "pair:RATE",
+        "presets": "official",
+        "networks": "resnet18_padded",
+    }
     shown["volminnet"] = "--set lam=0.0001"
     assert shown[what] in done.stdout
 

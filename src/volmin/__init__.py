@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from volmin import data, estimation, identifiability, intervals, losses, methods, networks, noise, quality
     from volmin.audit import Audit, apply_decisions, audit
-    from volmin.data import load_dataset
     from volmin.estimation import estimate_transition
     from volmin.estimator import NoisyLabelClassifier
+    from volmin.experiments.anchors import load_dataset
     from volmin.experiments.trained import load_run
     from volmin.identifiability import scatter
     from volmin.quality import label_quality
@@ -30,7 +30,7 @@ _HOMES = {
     "transition_error": "transition",
     "Recipe": "training",
     "fit": "training",
-    "load_dataset": "data",
+    "load_dataset": "experiments.anchors",
     "estimate_transition": "estimation",
     "scatter": "identifiability",
     "label_quality": "quality",

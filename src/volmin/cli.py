@@ -85,6 +85,10 @@ def train(
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Of a table: no feature; repeatable.")
     ] = None,
+    images: Annotated[bool, typer.Option("--images", help="The table names image files, to be learned from.")] = False,
+    size: Annotated[
+        int | None, typer.Option(min=8, max=512, help="Side of images of your own; by default that of the median one.")
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -94,6 +98,9 @@ def train(
     method: Annotated[str, typer.Option(help="See: volmin list methods; or package.module:Class.")] = "volminnet",
     seed: Annotated[int, typer.Option(min=0, help="Of the noise, the split, the network and the training.")] = 1,
     preset: Annotated[str, typer.Option(help="Settings; see: volmin list presets.")] = "official",
+    network: Annotated[
+        str | None, typer.Option(help="Another network than the preset's; see: volmin list networks.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Another length of training.")] = None,
     option: Annotated[
         list[str] | None,
@@ -114,13 +121,17 @@ def train(
     from volmin.experiments.commands import train_and_show
     from volmin.experiments.sources import Source
 
-    source = Source(dataset, data_dir, label=label, clean=clean, ignore=tuple(ignore or ()), labels=labels)
+    columns = tuple(ignore or ())
+    source = Source(
+        dataset, data_dir, label=label, clean=clean, ignore=columns, labels=labels, images=images, size=size
+    )
     chosen = spec.resolve(
         source.kind,
         source.check_noise(noise),
         method,
         seed=seed,
         preset=preset,
+        network=network,
         epochs=epochs,
         options=dict(_parse_option(text) for text in option or []),
         devices=devices,
@@ -263,7 +274,10 @@ def audit(
 @app.command(name="list", epilog="Example: volmin list methods")
 def list_(
     what: Annotated[
-        str, typer.Argument(help="methods, datasets, noise, presets, or the name of a method; all tables by default.")
+        str,
+        typer.Argument(
+            help="methods, datasets, noise, presets, networks, or the name of a method; all tables by default."
+        ),
     ] = "all",
 ) -> None:
     """Show what there is to choose from."""

@@ -50,7 +50,7 @@ def test_log_odds_tell_apart_what_rounds_to_certainty():
 
 
 def test_digits_without_anchors_lose_the_easy_ones(digits, cache):
-    reduced = anchors.load("digits/NA")
+    reduced = anchors.load_dataset("digits/NA")
     assert len(reduced.train) == round(0.6 * len(digits.train))
     assert len(reduced.test) == len(digits.test)
     (path,) = (cache / "clean-scores").iterdir()
@@ -83,7 +83,7 @@ def test_a_run_without_anchors(digits, cache, tmp_path):
     assert len(experiment.train.y) == int(0.9 * kept)
     assert len(experiment.validation.y) == kept - int(0.9 * kept)
     rows = {tuple(row) for row in torch.cat([experiment.train.x, experiment.validation.x]).tolist()}
-    reduced = {tuple(row) for row in anchors.load("digits/NA").train.x.tolist()}
+    reduced = {tuple(row) for row in anchors.load_dataset("digits/NA").train.x.tolist()}
     assert rows == reduced, "validation comes from the reduced set too"
     run.run(experiment, tmp_path)
     folder = chosen.folder(tmp_path)
@@ -94,6 +94,6 @@ def test_a_run_without_anchors(digits, cache, tmp_path):
 
 def test_unknown_sets_are_refused():
     with pytest.raises(ValueError, match=r"Unknown data set 'clothing1m/NA'. Choose one of: digits/NA, mnist/NA"):
-        anchors.load("clothing1m/NA")
+        anchors.load_dataset("clothing1m/NA")
     with pytest.raises(ValueError, match="Unknown data set 'imagenet/NA'"):
         spec.resolve("imagenet/NA", "pair:0.2", "cross_entropy")

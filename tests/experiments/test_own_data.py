@@ -1,6 +1,8 @@
 """Runs on data of one's own, on labels from files, and their use on new rows."""
 
 import json
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from volmin import load_run, noise, transition_error
+from volmin import load_dataset, load_run, noise, transition_error
+from volmin.cli import main
 from volmin.data import DataError
 from volmin.experiments import run, spec
 from volmin.experiments.sources import Source
@@ -201,3 +204,80 @@ def test_noise_is_not_put_on_noisy_labels(table, tmp_path):
     with pytest.raises(DataError, match="holds its own labels"):
         Source(str(table), label="given", labels="a.npy")
     assert Source(str(table), label="truth").check_noise("pair:0.2") == "pair:0.2"
+
+
+@pytest.fixture
+def table_of_images(tmp_path):
+    """Two hundred small grey images, bright or dark, in a folder beside a table that mislabels a tenth of them."""
+    generator = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    rows = ["file,given,true"]
+    for number in range(200):
+        bright = number % 2
+        pixels = generator.integers(0, 100, (20, 20)) + 120 * bright
+        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "photos" / f"{number}.png")
+        names = ("dark", "bright")
+        rows.append(f"photos/{number}.png,{names[bright ^ (number % 10 == 9)]},{names[bright]}")
+    (tmp_path / "photos.csv").write_text("\n".join(rows))
+    return tmp_path / "photos.csv"
+
+
+@pytest.fixture
+def train(monkeypatch):
+    """The exit code of ``volmin train`` with these options, in this process."""
+
+    def run_command(*options):
+        monkeypatch.setattr("sys.argv", ["volmin", "train", *map(str, options)])
+        monkeypatch.setattr("warnings.formatwarning", warnings.formatwarning)
+        try:
+            main()
+        except SystemExit as stopped:
+            return stopped.code or 0
+        return 0
+
+    return run_command
+
+
+def test_a_table_of_images_is_learned_from(table_of_images, tmp_path, train):
+    command = ["--dataset", str(table_of_images), "--label", "given", "--clean", "true", "--images"]
+    command += ["--size", "16", "--epochs", "6", "--method", "cross_entropy", "--out", str(tmp_path / "runs")]
+    assert train(*command) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    content = json.loads((folder / "spec.json").read_text())
+    assert content["dataset"] == "images"
+    assert content["data"]["size"] == 16
+    assert json.loads((folder / "result.json").read_text())["accuracy"] > 0.9
+    # Another content of an image is another run.
+    Image.new("L", (20, 20), 90).save(tmp_path / "photos" / "7.png")
+    assert train(*command) == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_a_table_of_images_has_true_labels_where_it_names_them(table_of_images):
+    dataset = load_dataset(table_of_images, label="given", clean="true", images=True)
+    assert dataset.input_shape == (1, 20, 20)
+    assert dataset.noisy is not None
+    assert 0 < (dataset.noisy != dataset.train.y).mean() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--dataset", "digits", "--images"], "leave out --label, --clean, --ignore, --images and --size"),
+        (["--dataset", "{table}", "--label", "given", "--size", "16"], "a table of features, which have no size"),
+        (["--dataset", "{table}", "--label", "given", "--images", "--ignore", "true"], "leave out ignore"),
+        (["--dataset", "{table}", "--label", "given", "--images", "--clean", "tru"], "Did you mean 'true'"),
+        (["--dataset", "digits", "--network", "resnet"], "Unknown network 'resnet'"),
+        (["--dataset", "digits", "--network", "lenet5"], "take mlp"),
+    ],
+)
+def test_what_does_not_go_together_is_said(table_of_images, tmp_path, capsys, train, options, message):
+    given = [text.format(table=table_of_images) for text in options]
+    assert train(*given, "--out", tmp_path / "runs") == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_another_network_is_recorded():
+    chosen = spec.resolve("cifar10", "sym:0.2", "volminnet", network="resnet18_padded")
+    assert chosen.as_json()["network"] == "resnet18_padded"
+    assert chosen.folder(Path()) != spec.resolve("cifar10", "sym:0.2", "volminnet").folder(Path())

@@ -58,6 +58,8 @@ def load_dataset(
     label: str | None = None,
     clean: str | None = None,
     ignore: Sequence[str] = (),
+    images: bool = False,
+    size: int | None = None,
 ) -> Dataset:
     """A data set by name, or from a file or folder of one's own.
 
@@ -67,13 +69,17 @@ def load_dataset(
         label: the column of a table that holds the given labels.
         clean: the column that holds the true labels, where they are known too.
         ignore: columns that are no features.
+        images: whether a table names image files, which are then what is learned from.
+        size: the side that images of one's own are resized to; by default that of the median image, within 16..64.
     """
     if name not in SOURCES:
         from volmin.data.own import load_own
 
-        return load_own(name, label=label, clean=clean, ignore=ignore)
-    if label or clean or ignore:
-        raise ValueError(f"The data set {name} has no columns to choose from: leave out label, clean and ignore.")
+        return load_own(name, label=label, clean=clean, ignore=ignore, images=images, size=size)
+    if label or clean or ignore or images or size:
+        raise ValueError(
+            f"The data set {name} has no columns to choose from: leave out label, clean, ignore, images and size."
+        )
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():
         raise DataError(f"The data directory {folder} does not exist.")

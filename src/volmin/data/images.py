@@ -21,7 +21,7 @@ from torch import Tensor
 from volmin.data.base import DataError
 from volmin.data.image_files import decode, quiet_pillow, reason
 from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
-from volmin.data.tables import load_table
+from volmin.data.tables import check_column, labels_of, load_table
 from volmin.progress import tracked
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -42,6 +42,8 @@ class LabelledImages:
     """(N, channels, height, width) uint8; one channel where all images are grey."""
     left_out: tuple[tuple[Path, str], ...] = ()
     """Images that are missing or damaged, and why."""
+    clean: NDArray[Any] | None = None
+    """(N,) true labels, where a column of the table has them."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -52,6 +54,7 @@ def load_images(
     label: str | None = None,
     path_column: str | None = None,
     size: int | tuple[int, int] | None = None,
+    clean: str | None = None,
 ) -> LabelledImages:
     """Images with their labels, decoded and resized.
 
@@ -60,14 +63,15 @@ def load_images(
         label: the label column of a table.
         path_column: its column of paths; by default the one whose values end like names of images.
         size: (height, width) or the side of a square; by default that of the median image, within 16..64.
+        clean: the column of a table that holds the true labels, where they are known too.
 
     Images that are missing or damaged are left out with a warning; it is an error if a class loses all of its images.
     """
     path = Path(path)
     if path.is_dir():
-        paths, labels = _folder_per_class(path)
+        paths, labels, truth = *_folder_per_class(path), None
     elif path.suffix.lower() in TABLE_SUFFIXES:
-        paths, labels = _table_of_paths(path, label, path_column)
+        paths, labels, truth = _table_of_paths(path, label, path_column, clean)
     else:
         raise DataError(f"There is no folder of images at {path}, nor a table of their paths.")
     with quiet_pillow():
@@ -82,7 +86,9 @@ def load_images(
     left_out = tuple((paths[row], image) for row, image in enumerate(pixels) if isinstance(image, str))
     _report(path, labels, kept, left_out)
     x = torch.from_numpy(np.stack([pixels[row] for row in kept]))
-    return LabelledImages(tuple(paths[row] for row in kept), labels[kept], x, left_out)
+    return LabelledImages(
+        tuple(paths[row] for row in kept), labels[kept], x, left_out, None if truth is None else truth[kept]
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,9 @@ def _hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _table_of_paths(path: Path, label: str | None, path_column: str | None) -> tuple[list[Path], NDArray[Any]]:
+def _table_of_paths(
+    path: Path, label: str | None, path_column: str | None, clean: str | None
+) -> tuple[list[Path], NDArray[Any], NDArray[Any] | None]:
     if label is None:
         raise DataError(f"Name the label column of {path} (--label, label=).")
     table = load_table(path, label, ignore=[path_column] if path_column else [])
@@ -140,7 +148,11 @@ def _table_of_paths(path: Path, label: str | None, path_column: str | None) -> t
     missing = table.frame[column].null_count()
     if missing or table.frame[column].dtype != pl.String:
         raise DataError(f"The column {column!r} of {path} must hold a path in every row; {missing} are empty.")
-    return [path.parent / name for name in table.frame[column]], table.labels
+    truth = None
+    if clean is not None:
+        check_column(table.frame, clean, path)
+        truth = labels_of(table.frame[clean], path)
+    return [path.parent / name for name in table.frame[column]], table.labels, truth
 
 
 def _names_images(column: pl.Series) -> bool:

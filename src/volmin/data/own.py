@@ -22,14 +22,24 @@ from volmin.data.tables import SUFFIXES, TableEncoder, check_column, labels_of, 
 
 
 def load_own(
-    path: str | Path, *, label: str | None = None, clean: str | None = None, ignore: Sequence[str] = ()
+    path: str | Path,
+    *,
+    label: str | None = None,
+    clean: str | None = None,
+    ignore: Sequence[str] = (),
+    images: bool = False,
+    size: int | None = None,
 ) -> Dataset:
     """The data set in a table or a folder; the arguments are those of ``load_dataset``."""
     path = check_path(path)
-    if path.is_dir():
-        if label or clean or ignore:
-            raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean and ignore.")
-        return _from_images(path)
+    if path.is_dir() and (label or clean or ignore):
+        raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean and ignore.")
+    if path.is_dir() or images:
+        if ignore:
+            raise DataError(f"{path} names images, and nothing else of it is learned from: leave out ignore.")
+        return _from_images(path, label, clean, size)
+    if size is not None:
+        raise DataError(f"{path} is a table of features, which have no size: leave size out, or say images.")
     return _from_table(path, label, clean, ignore)
 
 
@@ -69,20 +79,21 @@ def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequen
     )
 
 
-def _from_images(path: Path) -> Dataset:
-    images = load_images(path)
-    classes, noisy, _ = _numbered(images.labels, None)
+def _from_images(path: Path, label: str | None, clean: str | None, size: int | None) -> Dataset:
+    images = load_images(path, label, size=size, clean=clean)
+    classes, noisy, true = _numbered(images.labels, images.clean)
     train, test = _held_out(noisy, path)
     pixels = images.x[train].float().div_(255)
     std, mean = torch.std_mean(pixels, dim=(0, 2, 3))
     return Dataset(
-        path.name,
-        *_parts(images.x, noisy, train, test),
+        path.stem,
+        *_parts(images.x, noisy if true is None else true, train, test),
         classes,
+        noisy=None if true is None else noisy[train],
         mean=tuple(mean.tolist()),
         std=tuple(std.clamp_min(1e-3).tolist()),
-        clean_train=False,
-        clean_test=False,
+        clean_train=true is not None,
+        clean_test=true is not None,
     )
 
 

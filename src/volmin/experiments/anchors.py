@@ -11,14 +11,15 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from volmin import methods, networks
-from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, load_dataset, without_anchors
+from volmin import data, methods, networks
+from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, without_anchors
 from volmin.data.download import cache_dir
 from volmin.devices import OneDevice
 from volmin.experiments import presets
@@ -34,15 +35,25 @@ _SMALL = ("mlp", "lenet5")
 """Networks that a second thread makes no faster."""
 
 
-def load(name: str, data_dir: Path | None = None) -> Dataset:
-    """The named data set, without its likely anchor points where the name ends in ``/NA``."""
+def load_dataset(name: str | Path, data_dir: str | Path | None = None, **own: Any) -> Dataset:
+    """A data set by name, or from a file or folder of one's own.
+
+    Args:
+        name: one of ``volmin.data.names()``, with ``/NA`` behind it for the paper's version without likely anchor
+            points, which trains a network on the clean labels once; the path of a table, or that of a folder with a
+            folder of images per class.
+        data_dir: folder with the official files as they come; by default they are downloaded, once.
+        own: what ``volmin.data.load_dataset`` takes for data of one's own: ``label``, ``clean``, ``ignore``,
+            ``images``, ``size``.
+    """
+    name = str(name)
     base = name.removesuffix(NO_ANCHORS)
     if base == name:
-        return load_dataset(name, data_dir)
+        return data.load_dataset(name, data_dir, **own)
     if base not in REMOVED:
         choices = ", ".join(f"{known}{NO_ANCHORS}" for known in REMOVED)
         raise ValueError(f"Unknown data set {name!r}. Choose one of: {choices}.")
-    dataset = load_dataset(base, data_dir)
+    dataset = data.load_dataset(base, data_dir, **own)
     reduced = without_anchors(dataset.train, clean_scores(dataset), REMOVED[base])
     return replace(dataset, name=name, train=reduced)
 

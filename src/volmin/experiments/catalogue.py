@@ -9,13 +9,13 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from volmin import data, methods, noise
+from volmin import data, methods, networks, noise
 from volmin.experiments import anchors
 from volmin.experiments.presets import NO_ANCHORS, PRESETS
 
 
 def show(what: str) -> None:
-    """Print a table (methods, datasets, noise, presets), all of them, or one method with its options."""
+    """Print a table (methods, datasets, noise, presets, networks), all of them, or one method with its options."""
     console = Console(highlight=False)
     if what in methods.names():
         console.print(_method(what), markup=False, soft_wrap=True)
@@ -58,6 +58,7 @@ def _datasets() -> Table:
         f"NAME{NO_ANCHORS}", f"without likely anchor points: the surest of each class are left out ({shares})"
     )
     table.add_row("FILE", "a table of your own (.csv, .tsv, .parquet, .npz) with --label COLUMN")
+    table.add_row("FILE", "a table of your own that names image files, with --label COLUMN --images")
     table.add_row("FOLDER", "images of your own, a folder per class")
     return table
 
@@ -66,6 +67,13 @@ def _noise() -> Table:
     table = _table("noise", "specification", "where a label goes", wrap="where a label goes")
     for text, meaning in noise.SPECIFICATIONS.items():
         table.add_row(text, meaning)
+    return table
+
+
+def _networks() -> Table:
+    table = _table("networks (--network takes another than the preset's)", "name", "what it is", wrap="what it is")
+    for name in networks.names():
+        table.add_row(name, networks.DESCRIPTIONS[name])
     return table
 
 
@@ -91,4 +99,5 @@ _TABLES: dict[str, Callable[[], Table]] = {
     "datasets": _datasets,
     "noise": _noise,
     "presets": _presets,
+    "networks": _networks,
 }

@@ -145,7 +145,7 @@ def check_backend(backend: str) -> None:
 def _check_inputs(specs: Sequence[RunSpec], data_dir: Path | None) -> None:
     """Find missing files and unknown noise before any worker starts."""
     for name in dict.fromkeys(spec.dataset for spec in specs):
-        classes = anchors.load(name, data_dir).num_classes
+        classes = anchors.load_dataset(name, data_dir).num_classes
         for spec in specs:
             if spec.dataset == name:
                 noise.parse(spec.noise, classes, spec.seed)
@@ -187,7 +187,7 @@ def _run_one(spec: RunSpec, out: Path, data_dir: Path | None) -> None:
 
 @lru_cache(maxsize=1)
 def _dataset(name: str, data_dir: Path | None) -> Any:
-    return anchors.load(name, data_dir)
+    return anchors.load_dataset(name, data_dir)
 
 
 def _read_error(folder: Path) -> str | None:

@@ -83,7 +83,7 @@ class Experiment:
 
 def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Experiment:
     """Load the data, draw the noise and build the method. Writes nothing below the folder of runs."""
-    dataset = dataset or anchors.load(spec.dataset, data_dir)
+    dataset = dataset or anchors.load_dataset(spec.dataset, data_dir)
     if spec.image_side is not None:
         dataset = dataset.resized(spec.image_side)
     noisy, T = _noisy_labels(dataset, spec)

@@ -30,12 +30,19 @@ class Source:
     ignore: tuple[str, ...] = ()
     labels: str | None = None
     """Noisy labels of a named data set's training part: ``FILE`` or ``FILE:KEY``."""
+    images: bool = False
+    """Whether a table names image files, to be learned from."""
+    size: int | None = None
+    """The side that images of one's own are resized to."""
 
     def __post_init__(self) -> None:
         if self.path is not None and self.labels:
             raise DataError(f"{self.path} holds its own labels: leave out --labels, and name columns of a table.")
-        if self.path is None and (self.label or self.clean or self.ignore):
-            raise DataError(f"{self.name} has no columns to choose from: leave out --label, --clean and --ignore.")
+        if self.path is None and (self.label or self.clean or self.ignore or self.images or self.size):
+            raise DataError(
+                f"{self.name} has no columns to choose from, and its own images: leave out --label, --clean, --ignore, "
+                "--images and --size."
+            )
 
     @property
     def path(self) -> Path | None:
@@ -47,7 +54,7 @@ class Source:
         """What presets know: the name of a data set, ``table`` or ``images``."""
         if self.path is None:
             return self.name
-        return "images" if self.path.is_dir() else "table"
+        return "images" if self.images or self.path.is_dir() else "table"
 
     @property
     def rows(self) -> int | None:
@@ -58,8 +65,10 @@ class Source:
     def dataset(self) -> Dataset:
         """The data, with labels from a file in place."""
         if self.path is not None:
-            return load_dataset(self.path, label=self.label, clean=self.clean, ignore=self.ignore)
-        found = anchors.load(self.name, self.data_dir)
+            return load_dataset(
+                self.path, label=self.label, clean=self.clean, ignore=self.ignore, images=self.images, size=self.size
+            )
+        found = anchors.load_dataset(self.name, self.data_dir)
         return found if self.labels is None else _with_labels(found, self.labels)
 
     def check_noise(self, noise: str | None) -> str:
@@ -81,6 +90,11 @@ class Source:
         if self.path is not None:
             columns = {"label": self.label, "clean": self.clean, "ignore": list(self.ignore)}
             identity = {"file": self.path.resolve().name, "sha256": _digest(self.path), **columns}
+            if self.images:
+                # The table alone does not tell whether an image has changed.
+                identity["pixels_sha256"] = _pixels_digest(self.dataset)
+            if self.size is not None:
+                identity["size"] = self.size
         if self.labels is not None:
             path, key = find_labels(self.labels)
             identity |= {"labels_file": path.name, "labels_sha256": _digest(path), "labels_key": key}
@@ -95,6 +109,13 @@ def _with_labels(dataset: Dataset, text: str) -> Dataset:
     if clean is not None and not np.array_equal(clean, dataset.train.y):
         raise DataError(f"The clean labels in {path} are not those of {dataset.name}: it belongs to other images.")
     return replace(dataset, noisy=noisy)
+
+
+def _pixels_digest(dataset: Dataset) -> str:
+    whole = hashlib.sha256()
+    for part in (dataset.train, dataset.test):
+        whole.update(np.ascontiguousarray(part.x.numpy()).data)
+    return whole.hexdigest()
 
 
 def _digest(path: Path) -> str:

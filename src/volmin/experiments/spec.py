@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from volmin import methods
+from volmin import methods, networks
 from volmin.experiments import presets
 from volmin.training import Recipe
 
@@ -64,6 +64,7 @@ def resolve(
     *,
     seed: int = 1,
     preset: str = "official",
+    network: str | None = None,
     epochs: int | None = None,
     options: Mapping[str, Any] | None = None,
     devices: int = 1,
@@ -78,6 +79,8 @@ def resolve(
     settings = presets.find(dataset, preset, rows)
     kind = methods.get(method)
     methods.check_options(kind, options or {})
+    if network is not None:
+        networks.check_name(network)
     recipe = settings.recipe_for(kind)
     if epochs is not None:
         recipe = shorten(recipe, epochs)
@@ -91,7 +94,7 @@ def resolve(
         method=method,
         seed=seed,
         preset=preset,
-        network=settings.network,
+        network=network or settings.network,
         recipe=recipe,
         options=chosen,
         devices=devices,

@@ -90,9 +90,22 @@ _BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "lenet5": lambda shape, num_classes: lenet5(num_classes),
     "mlp": lambda shape, num_classes: mlp(prod(shape), num_classes),
     "resnet18": lambda shape, num_classes: resnet18(num_classes, shape[0]),
+    "resnet18_padded": lambda shape, num_classes: resnet18(num_classes, shape[0], stem_padding=1),
     "resnet32": lambda shape, num_classes: resnet32(num_classes, shape[0]),
     "resnet34": lambda shape, num_classes: resnet34(num_classes, shape[0]),
+    "resnet34_padded": lambda shape, num_classes: resnet34(num_classes, shape[0], stem_padding=1),
     "resnet50": lambda shape, num_classes: resnet50(num_classes, shape[0]),
+}
+DESCRIPTIONS = {
+    "fast_cnn": "a small network for small images that trains well in few epochs, for CPUs",
+    "lenet5": "for 28 x 28 grey images, as in the authors' code",
+    "mlp": "a hidden layer of 128 units, for tables and flattened images",
+    "resnet18": "for small images, as in the authors' code: its first convolution has no padding",
+    "resnet18_padded": "the same with padding, as most versions for CIFAR have it",
+    "resnet32": "for small images, named by the paper for CIFAR-100",
+    "resnet34": "for small images, as in the authors' code: its first convolution has no padding",
+    "resnet34_padded": "the same with padding",
+    "resnet50": "for images of 224 x 224, takes torchvision's weights",
 }
 
 
@@ -103,9 +116,18 @@ def names() -> list[str]:
 
 def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """The named network for inputs of ``input_shape`` (without the batch dimension)."""
+    check_name(name)
+    if name != "mlp" and len(input_shape) != 3:
+        raise ValueError(f"The network {name} takes images, but the data are rows of shape {input_shape}: take mlp.")
+    if name == "lenet5" and input_shape != (1, 28, 28):
+        raise ValueError(f"lenet5 takes grey images of 28 x 28 pixels, but these have the shape {input_shape}.")
+    return _BUILDERS[name](input_shape, num_classes)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that ``build`` does not take."""
     if name not in _BUILDERS:
         raise ValueError(f"Unknown network {name!r}. Choose one of: {', '.join(names())}.")
-    return _BUILDERS[name](input_shape, num_classes)
 
 
 def reset_parameters(net: nn.Module) -> None:
