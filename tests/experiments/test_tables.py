@@ -113,7 +113,8 @@ def test_for_errors_the_smallest_is_best():
     records = [record("forward", "pair:0.45", 1, 0.7, 0.9), record("volminnet", "pair:0.45", 1, 0.9, 0.01)]
     best = [each.label for each in tables.build_table(study, records).cells if each.best]
     assert best == ["VolMinNet"]
-    assert tables.curves(study, records) == {"mnist, pair:0.45": {"Forward": [[1.0, 0.9]], "VolMinNet": [[1.0, 0.01]]}}
+    wanted = {"Anchors, 3 %": [[1.0, 0.9]], "VolMinNet": [[1.0, 0.01]]}
+    assert tables.curves(study, records) == {"mnist, pair:0.45": wanted}
 
 
 def test_records_survive_writing_and_reading_and_are_read_once(tmp_path):
