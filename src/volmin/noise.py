@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmin.array_files import read_array
 from volmin.transition import validate_transition
 
 Matrix = NDArray[np.float64]
@@ -133,10 +134,6 @@ def _check(num_classes: int, rate: float) -> None:
 
 
 def _from_file(path: Path, num_classes: int) -> Matrix:
-    try:
-        T = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise ValueError(f"There is no transition matrix at {path}.") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a NumPy array file: {error}") from None
-    return validate_transition(T, num_classes)
+    if not path.is_file():
+        raise ValueError(f"There is no transition matrix at {path}.")
+    return validate_transition(read_array(path), num_classes)

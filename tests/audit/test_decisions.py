@@ -1,3 +1,5 @@
+import zipfile
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -110,3 +112,15 @@ def test_a_corrected_folder_is_new_and_complete(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
     with pytest.raises(DataError, match="exists already"):
         write_corrected_folder(root, out, images, np.array(["dog", "cat", "dog"]))
+
+
+def test_arrays_of_any_name_are_kept(tmp_path):
+    """``np.savez(file, **arrays)`` would take some names for its own arguments."""
+    np.savez(tmp_path / "t.npz", y=np.array([5, 6]), x=np.eye(2))
+    with zipfile.ZipFile(tmp_path / "t.npz") as old, zipfile.ZipFile(tmp_path / "named.npz", "w") as new:
+        new.writestr("allow_pickle.npy", old.read("x.npy"))
+        new.writestr("file.npy", old.read("y.npy"))
+    write_corrected_table(tmp_path / "named.npz", tmp_path / "c.npz", "file", {1: 0})
+    with np.load(tmp_path / "c.npz") as arrays:
+        assert arrays["file"].tolist() == [5, 5]
+        assert np.array_equal(arrays["allow_pickle"], np.eye(2))

@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
@@ -45,7 +47,7 @@ def test_nothing_in_a_file_is_executed(tmp_path):
     with pytest.raises(DataError, match="cannot be read safely"):
         read_labels(tmp_path / "evil.pt", "worse_label")
     np.save(tmp_path / "evil.npy", np.array([Malicious()], dtype=object))
-    with pytest.raises(DataError, match="is not an array of labels"):
+    with pytest.raises(DataError, match="is not a NumPy array file"):
         read_labels(tmp_path / "evil.npy")
     (tmp_path / "text.pt").write_text("no labels")
     with pytest.raises(DataError, match="cannot be read safely"):
@@ -92,3 +94,15 @@ def test_labels_must_fit_the_training_part():
     ):
         with pytest.raises(DataError, match=message):
             number_labels(labels, classes, 2, "f")
+
+
+@pytest.mark.parametrize("damage", range(0, 200, 7))
+def test_a_damaged_file_of_label_sets_is_refused_or_read(damage, tmp_path):
+    """The reader of such files raises whatever a broken pickle makes it raise."""
+    torch.save({"worse": np.arange(4)}, tmp_path / "a.pt")
+    content = bytearray((tmp_path / "a.pt").read_bytes())
+    start = content.index(b"worse") - 20
+    content[start + damage] ^= 0x55
+    (tmp_path / "a.pt").write_bytes(content)
+    with suppress(DataError):
+        assert len(read_labels(tmp_path / "a.pt", "worse"))

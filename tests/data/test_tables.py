@@ -292,3 +292,42 @@ def test_tables_in_memory_become_frames_with_gaps_as_null():
     assert as_frame({"a": [1, 2]})["a"].to_list() == [1, 2]
     assert as_frame(frame) is frame
     assert as_frame(np.zeros((2, 2))) is None
+
+
+NUMBER = {"kind": "number", "name": "a", "median": 0, "low": 0, "high": 1, "mean": 0, "std": 1, "tells_missing": True}
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"kind": "category", "name": "a", "values": [["b"]]},
+        {"kind": "category", "name": "a", "values": "b"},
+        {
+            "kind": "number",
+            "name": "a",
+            "median": 0,
+            "low": 0,
+            "high": 1,
+            "mean": None,
+            "std": 1,
+            "tells_missing": True,
+        },
+        {"kind": "number", "name": "a", "median": 0, "low": 0, "high": 1, "mean": 0, "std": 0, "tells_missing": True},
+        {"kind": "number", "name": 3, "median": 0, "low": 0, "high": 1, "mean": 0, "std": 1, "tells_missing": True},
+        "a",
+    ],
+)
+def test_an_encoder_that_no_table_gave_is_refused(column):
+    with pytest.raises(DataError, match="not the content of a table encoder"):
+        TableEncoder.from_json({"columns": [column]})
+    assert TableEncoder.from_json({"columns": [NUMBER]}).feature_names == ["a", "a is missing"]
+
+
+def test_a_damaged_parquet_file_is_refused_even_where_the_library_panics(tmp_path, monkeypatch):
+    def panic(path):
+        raise pl.exceptions.PanicException("assertion failed: offset + length <= self.length")
+
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    with pytest.raises(DataError, match="cannot be read: assertion failed"):
+        read_table(tmp_path / "a.parquet")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from volmin.array_files import read_array
 from volmin.audit import audit, words
 from volmin.audit.decisions import apply_decisions
 from volmin.data.base import DataError
@@ -54,8 +54,8 @@ def audit_and_show(
     source = load_source(path, label, images=images, clean=clean, ignore=ignore)
     found = audit(
         source.labels,
-        probs=None if probs is None else load_array(probs),
-        features=None if probs is not None else source.features if features is None else load_array(features),
+        probs=None if probs is None else read_array(probs),
+        features=None if probs is not None else source.features if features is None else read_array(features),
         model=model,
         random_state=seed,
         threads=threads,
@@ -114,19 +114,6 @@ def load_source(path: Path, label: str | None, *, images: bool, clean: str | Non
     frame = table.frame.select(table.feature_columns)
     known = None if clean is None else table.frame[clean].to_numpy()
     return Source(path, table.labels, frame, frame if frame.width else None, clean=known)
-
-
-def load_array(path: Path) -> NDArray[Any]:
-    """An array from an ``.npy`` file; nothing in the file is executed."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise DataError(f"There is no array at {path}.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not a NumPy array file (.npy): {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path} is an archive of several arrays; give an .npy file with one.")
-    return array
 
 
 def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTable:

@@ -84,7 +84,7 @@ def read(folder: Path) -> dict[str, Any]:
         }
     except FileNotFoundError:
         raise DataError(f"{folder} holds no finished audit: it has no audit.json with labels.parquet.") from None
-    except (KeyError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
+    except (LookupError, ValueError, TypeError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         if isinstance(error, DataError | DamagedFileError):
             raise
         raise DataError(f"{folder} holds a damaged audit ({type(error).__name__}: {error}); run it again.") from None

@@ -6,6 +6,7 @@ import csv
 import io
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from volmin.array_files import read_arrays
 from volmin.data.base import DataError
 from volmin.data.table_files import decoded, separator_of
 from volmin.storage import replace_file
@@ -103,13 +105,15 @@ def _write_parquet(path: Path, out: Path, column: str, donors: Mapping[int, int]
 
 
 def _write_npz(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    arrays = read_arrays(path)
     if column not in arrays:
         raise DataError(f"{column!r} is a part of an array of {path}, whose labels cannot be corrected on their own.")
     arrays[column] = arrays[column][_sources(len(arrays[column]), donors)]
-    with replace_file(out) as temporary, temporary.open("wb") as file:
-        np.savez(file, **arrays)
+    # np.savez takes the names of arrays for its own arguments where they are alike.
+    with replace_file(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def _sources(count: int, donors: Mapping[int, int]) -> NDArray[np.int64]:

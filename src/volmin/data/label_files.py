@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from volmin.array_files import read_array
 from volmin.data.base import DataError
 from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
 from volmin.data.tables import check_column, labels_of, read_table
@@ -74,8 +74,8 @@ def read_label_sets(path: Path) -> Mapping[str, NDArray[Any]]:
     try:
         with torch.serialization.safe_globals([reconstruct, scalar, *places, np.ndarray, np.dtype, *kinds]):
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        reason = " ".join(str(error).split())[:200]
+    except Exception as error:  # a damaged pickle can raise anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"{path} cannot be read safely as sets of labels ({reason}).") from None
     return content if isinstance(content, dict) else {"labels": content}
 
@@ -91,9 +91,9 @@ def _choose(sets: Mapping[str, Any], key: str | None, path: Path) -> Any:
 
 def _read_npy(path: Path) -> NDArray[Any]:
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not an array of labels: {error}") from None
+        return read_array(path)
+    except ValueError as error:
+        raise DataError(str(error)) from None
 
 
 def _vector(values: Any, path: Path) -> NDArray[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from volmin.array_files import read_arrays
 from volmin.data.base import DataError
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
@@ -38,7 +38,7 @@ def read_table(path: str | Path) -> pl.DataFrame:
         frame = _READERS[path.suffix.lower()](path)
     except DataError:
         raise
-    except (OSError, ValueError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"{path} cannot be read: {first_line(error)}") from None
     if frame.is_empty():
         raise DataError(f"{path} has no rows.")
@@ -157,15 +157,10 @@ def as_numbers(column: pl.Series, kind: type[pl.DataType], decimal_comma: bool =
 
 
 def _read_npz(path: Path) -> pl.DataFrame:
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is not an NPZ archive of arrays.")
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {}
-        for name in archive.files:
-            try:
-                arrays[name] = archive[name]
-            except ValueError as error:
-                raise DataError(f"The array {name!r} of {path} cannot be read safely: {first_line(error)}") from None
+    try:
+        arrays = read_arrays(path)
+    except ValueError as error:
+        raise DataError(str(error)) from None
     lengths = {name: len(array) if array.ndim else None for name, array in arrays.items()}
     if len(set(lengths.values())) != 1 or None in lengths.values():
         listed = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "none"
@@ -210,7 +205,7 @@ def _width(column: pl.Series) -> int:
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] and inner is not None and inner.is_numeric() else 0
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What an error says, without the advice that libraries add for programmers."""
     return (str(error).strip() or type(error).__name__).split("\n")[0]
 

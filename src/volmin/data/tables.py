@@ -154,7 +154,8 @@ class TableEncoder:
             for column in content["columns"]:
                 kind = _KINDS[column["kind"]]
                 encoder.columns.append(kind(**{key: value for key, value in column.items() if key != "kind"}))
-        except (KeyError, TypeError) as error:
+                encoder.columns[-1].check()
+        except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"This is not the content of a table encoder: {first_line(error)}") from None
         return encoder
 
@@ -187,6 +188,13 @@ class _Number:
         figures = (float(figure) for figure in (median, low, high, mean, std))
         return cls(name, *figures, tells_missing=len(known) < len(values))
 
+    def check(self) -> None:
+        """Refuse what no ``learn`` gives."""
+        figures = (self.median, self.low, self.high, self.mean, self.std)
+        numbers = all(type(figure) in (int, float) for figure in figures)
+        if not (isinstance(self.name, str) and numbers and self.std > 0):
+            raise TypeError(f"the column {self.name!r} needs a name and numbers")
+
     @property
     def feature_names(self) -> list[str]:
         return [self.name, f"{self.name} is missing"] if self.tells_missing else [self.name]
@@ -212,6 +220,12 @@ class _Category:
         counts = column.alias("value").value_counts()
         ordered = counts.sort("count", "value", descending=[True, False], nulls_last=True)
         return cls(column.name, ordered["value"].head(MAX_CATEGORIES).to_list())
+
+    def check(self) -> None:
+        """Refuse what no ``learn`` gives."""
+        named = isinstance(self.name, str) and isinstance(self.values, list)
+        if not named or not all(value is None or isinstance(value, str) for value in self.values):
+            raise TypeError(f"the column {self.name!r} needs a name and a list of texts")
 
     @property
     def feature_names(self) -> list[str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from volmin import data, methods, networks
+from volmin.array_files import read_array
 from volmin.data import AUGMENTATIONS, Dataset, TensorLoader, without_anchors
 from volmin.data.download import cache_dir
 from volmin.devices import OneDevice
@@ -86,10 +87,10 @@ def _threads(preset: Preset) -> int:
 
 def _read(path: Path, count: int) -> NDArray[np.float64] | None:
     try:
-        scores = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        scores = read_array(path)
+    except ValueError:
         return None
-    return scores if scores.shape == (count,) and np.isfinite(scores).all() else None
+    return scores if scores.shape == (count,) and scores.dtype.kind == "f" and np.isfinite(scores).all() else None
 
 
 def _train_and_score(dataset: Dataset, preset: Preset, checkpoint: Path) -> NDArray[np.float64]:

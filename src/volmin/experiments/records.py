@@ -78,6 +78,6 @@ def _read_lines(path: Path) -> list[RunRecord]:
         try:
             content = json.loads(line)
             records.append(RunRecord(content["spec"], content["result"], content.get("curves", {})))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}, is not the record of a run ({error!r}).") from None
     return records

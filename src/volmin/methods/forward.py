@@ -19,11 +19,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from volmin import estimation
+from volmin.array_files import read_array
 from volmin.data.batches import Batch
 from volmin.losses import forward_nll
 from volmin.methods.base import Method
@@ -91,5 +91,5 @@ class Forward(Method):
 def _given(T: Sequence[Sequence[float]] | str, num_classes: int) -> Tensor:
     if isinstance(T, str) and not Path(T).is_file():
         raise ValueError(f"T is given as the file {T}, which does not exist.")
-    matrix = validate_transition(np.load(T) if isinstance(T, str) else T, num_classes)
+    matrix = validate_transition(read_array(T) if isinstance(T, str) else T, num_classes)
     return torch.as_tensor(matrix, dtype=torch.float32)

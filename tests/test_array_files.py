@@ -1,0 +1,63 @@
+import zipfile
+
+import numpy as np
+import pytest
+
+from volmin.array_files import read_array, read_arrays
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros((0, 2)), np.array(["é", "cat"])]
+)
+def test_arrays_come_back(array, tmp_path):
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "a.npz", x=array, y=array)
+    found = read_array(tmp_path / "a.npy")
+    assert found.dtype == array.dtype
+    assert found.flags.writeable
+    assert np.array_equal(found, array)
+    assert {name: np.array_equal(value, array) for name, value in read_arrays(tmp_path / "a.npz").items()} == {
+        "x": True,
+        "y": True,
+    }
+
+
+@pytest.mark.parametrize("header", ["{'descr': '<f8', 'shape': (", "{'descr': '<f8'}}", "\x00", "[1, 2", "'" * 3])
+def test_a_damaged_header_is_refused(header, tmp_path):
+    """NumPy parses it as Python: errors of the tokenizer and of the syntax come out of it."""
+    text = header.encode().ljust(117) + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8))
+    with pytest.raises(ValueError, match="is not a NumPy array file"):
+        read_array(tmp_path / "a.npy")
+
+
+def test_a_length_that_the_file_does_not_have_allocates_nothing(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(7))
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content.replace(b"(7,), }" + b" " * 12, b"(7000000000000,), }"))
+    with pytest.raises(ValueError, match="is not a NumPy array file"):
+        read_array(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("code", [0xD800, 0x110000])
+def test_text_that_is_no_unicode_is_refused(code, tmp_path):
+    """Handed to the library for tables, such text ends the process."""
+    broken = np.array([65, code], np.uint32).view("<U1")
+    np.save(tmp_path / "a.npy", broken)
+    np.savez(tmp_path / "a.npz", x=broken)
+    for read, name in ((read_array, "a.npy"), (read_arrays, "a.npz")):
+        with pytest.raises(ValueError, match="no Unicode"):
+            read(tmp_path / name)
+
+
+def test_what_is_no_array_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npy.npz", x=np.zeros(2))
+    (tmp_path / "a.npy.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(ValueError, match="archive of several arrays"):
+        read_array(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
+        archive.writestr("note.txt", "no array")
+    with pytest.raises(ValueError, match="no array: note.txt"):
+        read_arrays(tmp_path / "b.npz")
+    with pytest.raises(ValueError, match="There is no array at"):
+        read_array(tmp_path / "c.npy")
