@@ -225,6 +225,7 @@ def fit(
 
     with torch.random.fork_rng(), _requires_grad_kept(method):
         progress, optimizer_states = _load(checkpoint, identity, method, fabric)
+        _check_agreement(progress, checkpoint, fabric)
         for number, phase in enumerate(phases):
             if number < progress.phase:
                 continue
@@ -484,6 +485,17 @@ def _load(
         raise ValueError(f"The checkpoint {path} belongs to another run ({differing}): delete it or name another file.")
     method.load_state_dict(weights)
     return progress, optimizers
+
+
+def _check_agreement(progress: _Progress, path: str | Path | None, fabric: OneDevice | Fabric) -> None:
+    """All processes must go on from one epoch: on several machines, one might not see the others' checkpoint."""
+    here = progress.phase, progress.epoch
+    first = fabric.broadcast(here)
+    if first != here:
+        raise ValueError(
+            f"The checkpoint {path} is not the same for all processes: the first goes on from phase and epoch {first}, "
+            f"process {fabric.global_rank} from {here}. Give a folder that all machines share."
+        )
 
 
 def _restore(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]]) -> None:
