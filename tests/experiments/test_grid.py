@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_two_workers_give_the_results_of_one_process_and_finished_runs_are_left_
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     grid.run_grid(specs(), tmp_path, jobs=2)
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+
+def test_watching_the_runs_does_not_change_them(one_by_one, tmp_path, monkeypatch):
+    found, get = set(), grid.methods.get
+    monkeypatch.setattr(grid, "_LOOK_EVERY", 1e-3)
+    monkeypatch.setattr(grid.methods, "get", lambda name: found.add(threading.current_thread()) or get(name))
+    grid._planned_epochs.cache_clear()
+    grid.run_grid(specs(), tmp_path, jobs=1)
+    assert found == {threading.main_thread()}
+    assert results(tmp_path) == results(one_by_one)
 
 
 GRID = """

@@ -7,13 +7,14 @@ last epoch; what fails is recorded with its error and does not stop the others.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, get_args
@@ -27,6 +28,7 @@ from volmin.experiments.run import read_metrics, read_result, run, set_up
 from volmin.experiments.spec import RunSpec
 from volmin.progress import GridProgress
 from volmin.storage import BusyError, read_json, write_json
+from volmin.training import Recipe
 
 Backend = Literal["loky", "dask", "ray"]
 State = Literal["done", "broken", "missing"]
@@ -75,9 +77,16 @@ def standing(spec: RunSpec, out: Path) -> Standing:
 
 def planned_epochs(spec: RunSpec) -> int:
     """How many epochs all phases of a run come to; the size of network and data does not matter for that."""
+    return _planned_epochs(spec.method, spec.recipe, json.dumps(dict(spec.options), sort_keys=True))
+
+
+@cache
+def _planned_epochs(method: str, recipe: Recipe, options: str) -> int:
+    # Remembered, because the thread that shows progress asks again and again, and making a network takes numbers from
+    # the generator of a run that may be training in this process.
     with torch.random.fork_rng():
-        method = methods.get(spec.method)(networks.mlp(2, 10), 10, **spec.options)
-    return sum(phase.epochs for phase in method.phases(spec.recipe))
+        learner = methods.get(method)(networks.mlp(2, 10), 10, **json.loads(options))
+    return sum(phase.epochs for phase in learner.phases(recipe))
 
 
 def seconds_left(standings: Sequence[Standing], jobs: int) -> float | None:
