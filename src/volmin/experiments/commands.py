@@ -55,7 +55,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
         table.add_row("noise rate found", f"{result['noise_rate_estimate']:.2%}")
     if count := result.get("unreadable_images"):
         table.add_row("unreadable images", str(count), "left out")
-    rule = "the last ten are averaged" if result["selection"] == "last" else f"by noisy {result['selection']}"
+    rule = "the last twentieth is averaged" if result["selection"] == "last" else f"by noisy {result['selection']}"
     table.add_row("chosen epoch", str(result["selected_epoch"]), f"of {result['epochs']}, {rule}")
     each = f"({result['seconds_per_epoch']:.2g} s an epoch)"
     table.add_row("training took", duration(result["seconds"]), each)

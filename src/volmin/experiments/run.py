@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 EVALUATION_BATCH = 1000
 IMAGE_FILES_BATCH = 128
 """Rows of a batch of large images, for the memory that they take."""
-REPORTED_LAST_EPOCHS = 10
-"""Methods without validation report the mean accuracy of so many last epochs, as their authors do."""
+REPORTED_SHARE = 1 / 20
+"""Methods without validation report the mean accuracy of so many of their epochs, as their authors do: 10 of 200."""
 
 
 InOrder = TensorLoader | ImageLoader
@@ -216,14 +216,18 @@ def _test_figures(method: Method, test: InOrder, T: NDArray[np.float64] | None) 
     return figures
 
 
+def mean_of_last(accuracies: Sequence[float]) -> float:
+    """The mean over the last twentieth of the epochs, at least one."""
+    return fmean(accuracies[-max(1, round(REPORTED_SHARE * len(accuracies))) :])
+
+
 def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
     recipe, last = experiment.spec.recipe, history[-1]
     rule = experiment.method.phases(recipe)[-1].selection or recipe.selection
     chosen = selected(history, rule)
     accuracy = chosen["accuracy"]
     if rule == "last":
-        of_phase = [record["accuracy"] for record in history if record["phase"] == last["phase"]]
-        accuracy = fmean(of_phase[-REPORTED_LAST_EPOCHS:])
+        accuracy = mean_of_last([record["accuracy"] for record in history if record["phase"] == last["phase"]])
     return {
         "accuracy": accuracy,
         "test_labels": "clean" if experiment.dataset.clean_test else "given",
