@@ -28,3 +28,11 @@ def test_memorised_labels_leave_the_anchors():
 def test_a_class_that_is_never_predicted_keeps_its_label():
     spade = predicted_to_noisy(np.eye(3)[[0, 0, 1, 1]], np.array([0, 1, 1, 2]))
     np.testing.assert_allclose(spade, [[0.5, 0, 0], [0.5, 0.5, 0], [0, 0.5, 1]])
+
+
+def test_exact_posteriors_count_the_noise_twice():
+    """Both factors are T when the network knows its doubts: the method needs one that is sure of itself."""
+    C, T = 6, noise.pair(6, 0.3)
+    clean = np.random.default_rng(0).integers(0, C, 60_000)
+    found = dual(T.T[clean], noise.corrupt(clean, T, 1))
+    assert transition_error(T @ T, found) < 0.02 < 0.3 < transition_error(T, found)

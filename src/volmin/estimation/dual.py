@@ -4,6 +4,9 @@ With ``y' = argmax p(x)`` as an intermediate class, ``T = T_spade @ T_club``:
 ``T_club[l, j] = P(y' = l | clean = j)`` comes from anchor points of the network's own posterior,
 ``T_spade[i, l] = P(noisy = i | y' = l)`` from counting. Assumes that the noisy label depends on the clean one
 only through y'.
+
+``T_club`` is to say which class is predicted, but is read off posteriors, so it is right for a network that is sure of
+itself, as after long training. Where posteriors are calibrated, both factors are T and the product is T @ T.
 """
 
 from __future__ import annotations
