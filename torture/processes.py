@@ -8,7 +8,11 @@ from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any
 
-PRELOADED = ["torture.formats", "volmin.cli", "volmin.experiments.commands", "volmin.audit.commands", "volmin.report"]
+PRELOADED = [
+    *("torture.formats", "volmin.cli", "volmin.experiments.commands", "volmin.audit.commands", "volmin.report.figures"),
+    # What the commands import on their way.
+    *("sklearn.datasets", "sklearn.linear_model", "torch._dynamo", "matplotlib.backends.backend_agg"),
+]
 
 
 class ProcessDiedError(Exception):

@@ -39,14 +39,14 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def only_process(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder; where one is at work already, a ``BusyError`` says so.
+def only_process(folder: Path, seconds: float = 0) -> Iterator[None]:
+    """Keep other processes out of a folder; where one is at work for longer than ``seconds``, a ``BusyError`` says so.
 
     The operating system lifts the lock of a process that dies, so a folder is never left locked. What such a process
     was writing when it died is cleared away.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock", timeout=0)
+    lock = FileLock(folder / ".lock", timeout=seconds)
     try:
         lock.acquire()
     except Timeout:

@@ -20,12 +20,12 @@ from volmin.experiments import tables
 from volmin.experiments.grid import Backend, Standing, check_backend, run_grid, seconds_left, standing, title
 from volmin.experiments.paper import Study
 from volmin.experiments.records import read_records, read_run, write_records
-from volmin.experiments.run import read_result, run, set_up
+from volmin.experiments.run import read_result, run, set_up, tidy
 from volmin.experiments.sources import Source
 from volmin.experiments.spec import RunSpec
 from volmin.experiments.tables import ResultTable, build_table
 from volmin.progress import EpochProgress, duration
-from volmin.storage import write_text
+from volmin.storage import only_process, write_text
 
 if TYPE_CHECKING:
     from volmin.report import Section
@@ -37,6 +37,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     folder = spec.folder(out)
     title = f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}"
     if (result := read_result(folder, files=True)) is not None:
+        tidy(folder)
         console.print(f"{title}: already finished.", markup=False)
     else:
         experiment = set_up(spec, source.data_dir, source.dataset)
@@ -116,8 +117,9 @@ def write_tables(table: ResultTable, out: Path) -> list[Path]:
     }
     texts |= {".csv": tables.as_csv(table), ".json": tables.as_json(table)}
     paths = [out / f"{table.study.name}{suffix}" for suffix in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_text(path, text)
+    with only_process(out, seconds=60):
+        for path, text in zip(paths, texts.values(), strict=True):
+            write_text(path, text)
     return paths
 
 

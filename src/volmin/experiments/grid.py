@@ -24,7 +24,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from volmin import methods, networks, noise
 from volmin.experiments import anchors
-from volmin.experiments.run import read_metrics, read_result, run, set_up
+from volmin.experiments.run import read_metrics, read_result, run, set_up, tidy
 from volmin.experiments.spec import RunSpec
 from volmin.progress import GridProgress
 from volmin.storage import BusyError, read_json, write_json
@@ -133,6 +133,9 @@ def run_grid(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, but is {jobs}.")
     pending = [spec for spec in specs if read_result(spec.folder(out)) is None]
+    for spec in specs:
+        if spec not in pending:
+            tidy(spec.folder(out))
     if pending:
         _check_inputs(pending, data_dir)
         with _watched(pending, out), _workers(backend, min(jobs, len(pending)), address) as count:

@@ -9,7 +9,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -185,6 +185,14 @@ def read_result(folder: Path, files: bool = False) -> dict[str, Any] | None:
     """The result of a finished run, or None; a damaged one is refused, and if asked so are damaged files beside it."""
     path = folder / "result.json"
     return read_sealed_json(path, files) if path.exists() else None
+
+
+def tidy(folder: Path) -> None:
+    """Clear away what a process leaves that was killed just after it wrote its result."""
+    checkpoint = folder / "checkpoint.ckpt"
+    if checkpoint.exists():
+        with suppress(OSError), only_process(folder):
+            checkpoint.unlink()
 
 
 def read_metrics(folder: Path) -> list[Record]:
