@@ -116,3 +116,10 @@ def test_bad_data_is_refused():
         NoisyLabelClassifier().fit(np.where(X > 5, np.nan, X), y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         NoisyLabelClassifier().fit(X, y[:-1])
+
+
+def test_tensors_that_need_gradients_are_taken_as_numbers():
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    y = torch.arange(40) % 2
+    classifier = NoisyLabelClassifier(epochs=1, random_state=0, device="cpu").fit(x, y)
+    assert classifier.predict_proba(x).shape == (40, 2)

@@ -113,3 +113,17 @@ def test_pairs_of_labels_show_their_matrix():
     noisy = np.array([0, 0, 0, 1, 1, 1, 2, 2, 0])
     T = noise.measured(noisy, clean, 3)
     assert np.allclose(T, [[3 / 4, 1 / 5, 0], [1 / 4, 2 / 5, 0], [0, 2 / 5, 1]])
+
+
+@pytest.mark.parametrize(
+    ("noisy", "clean", "message"),
+    [
+        ([0, 3], [0, 1], r"noisy must lie in 0\.\.2, but span 0\.\.3"),
+        ([0, -1], [0, 1], "noisy must lie in"),
+        ([0.5, 1], [0, 1], "noisy must be a vector of integers"),
+        ([0, 1], [0], "pairs of labels, but hold 2 and 1"),
+    ],
+)
+def test_pairs_of_labels_that_are_none_are_refused(noisy, clean, message):
+    with pytest.raises(ValueError, match=message):
+        noise.measured(noisy, clean, 3)

@@ -12,6 +12,7 @@ from volmin import noise
 from volmin.transition import (
     DegenerateTransitionWarning,
     DominantTransition,
+    SoftmaxTransition,
     VolumeTangent,
     apply_transition,
     dominant,
@@ -219,3 +220,18 @@ def test_degenerate_estimates_are_warned_of_and_sound_ones_are_not():
     for T in (DOMINANT_BUT_NEGATIVE, noise.pair(4, 0.5), np.full((2, 2), np.nan)):
         with pytest.warns(DegenerateTransitionWarning):
             warn_if_degenerate(T)
+
+
+def test_starts_and_errors_that_mean_nothing_are_refused():
+    with pytest.raises(ValueError, match="init within ±100"):
+        DominantTransition(3, -1e308)
+    with pytest.raises(ValueError, match="num_classes must be at least 2"):
+        DominantTransition(1, 0.0)
+    for arguments in ((1,), (3, 2.0), (3, 0.0)):
+        with pytest.raises(ValueError, match="at least 2|dominant diagonal"):
+            SoftmaxTransition(*arguments)
+    for T, T_hat in ((np.zeros((2, 2)), np.eye(2)), (1e308 * np.eye(2), np.eye(2)), (np.zeros((0, 0)),) * 2):
+        with pytest.raises(ValueError, match="they are probabilities"):
+            transition_error(T, T_hat)
+    with pytest.raises(ValueError, match="T must be a square matrix"):
+        warn_if_degenerate(np.zeros((0, 3)))

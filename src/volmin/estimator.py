@@ -132,6 +132,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[most_probable]
 
     def _validated(self, X: Any, *y: Any, **settings: Any) -> Any:
+        X, *y = (part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y))
         return validate_data(self, X, *y, allow_nd=self.network is not None, **settings)
 
     def _network(self, x: torch.Tensor) -> nn.Module:

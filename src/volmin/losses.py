@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from volmin.arguments import named
 from volmin.transition import ClosedForm, log_volume
 
 SMALLEST_LIKELIHOOD = 1e-12
@@ -16,11 +17,13 @@ Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "pre
 """How examples are weighed by their losses: see ``volmin.methods.mentornet``."""
 
 
+@named
 def cross_entropies(logits: Tensor, y: Tensor) -> Tensor:
     """``-log h(x)[y]`` of each example, (N,)."""
     return F.cross_entropy(logits, y, reduction="none")
 
 
+@named
 def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """Mean of ``-log (T h(x))[y]``: cross-entropy of the noisy label under the corrected prediction.
 
@@ -53,6 +56,7 @@ def _log_likelihood(log_probs: Tensor, rows: Tensor) -> Tensor:
     return torch.logsumexp(rows.clamp_min(torch.finfo(rows.dtype).tiny).log() + log_probs, dim=1)
 
 
+@named
 def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None) -> Tensor:
     """Mean of ``-sum_k (T^-1)[k, y] log h_k(x)``: unbiased for the clean cross-entropy, and unbounded below.
 
@@ -68,33 +72,39 @@ def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None
     return -(F.embedding(y, torch.linalg.pinv(T).T) * log_probs).sum(1).mean()
 
 
+@named
 def noisy_likelihood(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """``(T h(x))[y]``, (N,), at least 1e-12. T, (C, C) or (N, C, C), need not be stochastic: it may hold a slack."""
     return (_rows(T, y) * logits.softmax(dim=1)).sum(1).clamp_min(SMALLEST_LIKELIHOOD)
 
 
+@named
 def importance(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """Weights ``h_y(x) / (T h(x))_y``, (N,), that make a noisy example count as a clean one."""
     clean = logits.softmax(dim=1).gather(1, y[:, None]).squeeze(1)
     return clean / noisy_likelihood(logits, T, y)
 
 
+@named
 def reweighted_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy weighted by ``importance``; the weights are constants, since their gradient changes the aim."""
     return (importance(logits, T, y).detach() * cross_entropies(logits, y)).mean()
 
 
+@named
 def revised_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy weighted by ``importance`` with gradients through the weights, the only way to T."""
     return (importance(logits, T, y) * cross_entropies(logits, y)).mean()
 
 
+@named
 def joint_matrix(logits: Tensor, y: Tensor) -> Tensor:
     """Joint distribution in the batch of noisy label i and predicted class k, (C, C)."""
     labels = F.one_hot(y, logits.shape[1]).to(logits.dtype)
     return labels.T @ logits.softmax(dim=1) / len(y)
 
 
+@named
 def dmi_loss(joint: Tensor) -> Tensor:
     """``-log |det U|`` of a joint matrix U, (C, C), kept finite where classes are absent.
 
@@ -117,6 +127,7 @@ def total_variation(probs: Tensor, others: Tensor) -> Tensor:
     return 0.5 * (probs - others).abs().sum(-1)
 
 
+@named
 def smallest(losses: Tensor, keep: Tensor | float, among: Tensor | None = None) -> Tensor:
     """Weights, one for the share ``keep`` of smallest losses and zero for the rest, (N,). Carries no gradient.
 

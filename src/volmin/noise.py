@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from volmin.array_files import read_array
 from volmin.transition import validate_transition
@@ -48,8 +49,11 @@ def measured(noisy: ArrayLike, clean: ArrayLike, num_classes: int) -> Matrix:
 
     A class without rows keeps its label.
     """
+    noisy, clean = _checked_labels(noisy, num_classes, "noisy"), _checked_labels(clean, num_classes, "clean")
+    if len(noisy) != len(clean):
+        raise ValueError(f"noisy and clean must be pairs of labels, but hold {len(noisy)} and {len(clean)}.")
     joint = np.zeros((num_classes, num_classes))
-    np.add.at(joint, (np.asarray(noisy), np.asarray(clean)), 1)
+    np.add.at(joint, (noisy, clean), 1)
     absent = joint.sum(axis=0) == 0
     joint[absent, absent] = 1
     return joint / joint.sum(axis=0)
@@ -107,12 +111,7 @@ def corrupt(
             VolMinNet code for the same seed; ``"vectorised"`` has the same law and is a hundred times faster.
     """
     T = validate_transition(T)
-    y = np.asarray(labels)
-    if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool):
-        raise ValueError(f"labels must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
-    y = y.astype(np.int64)
-    if len(y) and not (y.min() >= 0 and y.max() < len(T)):
-        raise ValueError(f"labels must lie in 0..{len(T) - 1}, but span {y.min()}..{y.max()}.")
+    y = _checked_labels(labels, len(T), "labels")
     if draw == "authors":
         generator = np.random.RandomState(seed)
         return np.array([generator.multinomial(1, T[:, clean]).argmax() for clean in y], dtype=np.int64)
@@ -124,6 +123,15 @@ def corrupt(
         here = y == clean
         noisy[here] = np.searchsorted(T[:, clean].cumsum()[:-1], uniform[here], side="right")
     return noisy
+
+
+def _checked_labels(labels: ArrayLike, num_classes: int, name: str) -> NDArray[np.int64]:
+    y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool or not y.size):
+        raise ValueError(f"{name} must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
+    if len(y) and not (y.min() >= 0 and y.max() < num_classes):
+        raise ValueError(f"{name} must lie in 0..{num_classes - 1}, but span {y.min()}..{y.max()}.")
+    return y.astype(np.int64)
 
 
 def _check(num_classes: int, rate: float) -> None:

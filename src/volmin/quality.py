@@ -296,7 +296,7 @@ def _validate(
 
 
 def _validate_quality(quality: ArrayLike) -> Array:
-    scores = np.asarray(quality, dtype=np.float64)
+    scores = as_matrix(quality)
     if scores.ndim != 1 or not ((scores >= 0) & (scores <= 1)).all():
         raise ValueError("quality must be a vector of probabilities without NaN; label_quality computes it.")
     return scores

@@ -21,8 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from volmin.arguments import named
+
 VOLUME_FLOOR = 1e-6
 """Added to the eigenvalues of T'T: keeps the log volume of a singular T finite (about -7 per lost dimension)."""
+
+
+_FARTHEST = 100.0
+"""Parameters of a trainable T beyond this are zeros and ones to any precision, and would not learn."""
 
 
 class DegenerateTransitionWarning(UserWarning):
@@ -157,6 +163,10 @@ class DominantTransition(nn.Module):
     def __init__(self, num_classes: int, init: float | None = None, *, shared_level: bool = False) -> None:
         super().__init__()
         init = start_value(num_classes) if init is None else float(init)
+        if num_classes < 2 or not abs(init) <= _FARTHEST:
+            raise ValueError(
+                f"num_classes must be at least 2 and init within ±{_FARTHEST:g}, but are {num_classes} and {init:g}."
+            )
         self.w = nn.Parameter(torch.full((num_classes, num_classes), 0.0 if shared_level else init))
         self.level = nn.Parameter(torch.full((num_classes,), init)) if shared_level else None
 
@@ -191,6 +201,7 @@ class SoftmaxTransition(nn.Module):
 
     def __init__(self, num_classes: int, diagonal: float | None = None) -> None:
         super().__init__()
+        start_value(num_classes, diagonal)  # refuses what is no start
         diagonal = diagonal if diagonal is not None else (0.5 if num_classes > 2 else 0.8)
         T = torch.full((num_classes, num_classes), (1 - diagonal) / (num_classes - 1))
         self.logits = nn.Parameter(T.fill_diagonal_(diagonal).log())
@@ -204,6 +215,7 @@ class SoftmaxTransition(nn.Module):
         self.logits.copy_(T.clamp_min(smallest).log())
 
 
+@named
 def apply_transition(clean: Tensor, T: Tensor) -> Tensor:
     """Noisy posteriors ``T h`` of clean posteriors, both (N, C); T is (C, C), or (N, C, C) where it depends on x."""
     if T.ndim == 2:
@@ -211,6 +223,7 @@ def apply_transition(clean: Tensor, T: Tensor) -> Tensor:
     return torch.einsum("nij,nj->ni", T, clean)
 
 
+@named
 def log_volume(T: Tensor, floor: float = VOLUME_FLOOR) -> Tensor:
     """Log |det T|, kept finite where T is singular; zero for the identity. (..., R, C) with R >= C to (...).
 
@@ -270,12 +283,20 @@ def transition_error(T: ArrayLike | Tensor, T_hat: ArrayLike | Tensor) -> float:
         raise ValueError(f"T and T_hat must be matrices of one shape, but are {truth.shape} and {estimate.shape}.")
     if not (np.isfinite(truth).all() and np.isfinite(estimate).all()):
         raise ValueError("T and T_hat must not contain NaN or infinite entries.")
+    if not 0 < np.abs(truth).max(initial=0) < _HUGE or np.abs(estimate).max(initial=0) > _HUGE:
+        raise ValueError("T must hold something else than zeros, and T and T_hat nothing huge: they are probabilities.")
     return float(np.abs(truth - estimate).sum() / np.abs(truth).sum())
+
+
+_HUGE = 1e100
+"""Nothing that was a probability once; its sums would not stay finite."""
 
 
 def warn_if_degenerate(T: ArrayLike | Tensor, smallest: float = 1e-2) -> None:
     """Warn when T has a negative determinant or a singular value below ``smallest``."""
     matrix: NDArray[Any] = as_matrix(T)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"T must be a square matrix, but has shape {matrix.shape}.")
     if not np.isfinite(matrix).all():
         warnings.warn("The estimated T contains NaN.", DegenerateTransitionWarning, stacklevel=2)
         return
