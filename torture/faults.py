@@ -32,7 +32,7 @@ Moment = Literal["half written", "before the renaming", "after the renaming"]
 MOMENTS: tuple[Moment, ...] = ("half written", "before the renaming", "after the renaming")
 SECONDS = 300
 """A command that takes longer hangs."""
-_TIMES = ("seconds", "seconds_per_epoch", "seal")
+_TIMES = ("seconds", "seconds_per_epoch", "seal", "versions")
 
 
 @dataclass(frozen=True)

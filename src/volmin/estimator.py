@@ -132,8 +132,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[most_probable]
 
     def _validated(self, X: Any, *y: Any, **settings: Any) -> Any:
-        X, *y = (part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y))
-        return validate_data(self, X, *y, allow_nd=self.network is not None, **settings)
+        given = [part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y)]
+        return validate_data(self, *given, allow_nd=self.network is not None, **settings)
 
     def _network(self, x: torch.Tensor) -> nn.Module:
         shape, num_classes = tuple(x.shape[1:]), len(self.classes_)

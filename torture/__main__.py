@@ -1,0 +1,94 @@
+"""``make torture``: everything, in one table and one record.
+
+python -m torture                        # everything, in under half an hour on two cores
+python -m torture files faults           # only these; the record keeps the others
+python -m torture --share 0.1 --json ""  # a tenth of it, without a record
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from torture import devices, faults, files, inputs, soak
+from torture.outcome import Outcome
+from torture.record import RECORD, read_record, summary
+from volmin.audit import versions
+from volmin.storage import write_json
+
+MUTATED_FILES = 105_000
+EXAMPLES = 150
+"""Of arguments, for each door."""
+
+
+def _parts(share: float) -> dict[str, Callable[[], list[Outcome]]]:
+    return {
+        "faults": lambda: faults.run(share),
+        "inputs": lambda: inputs.run(round(share * EXAMPLES)),
+        "files": lambda: files.run(round(share * MUTATED_FILES)),
+        "soak": soak.run,
+        "devices": lambda: [*devices.run(), *devices.run(("volminnet",), torchrun=True)],
+    }
+
+
+def main() -> int:
+    """Run the parts; gives the exit code: 1 where anything was lost."""
+    parser = argparse.ArgumentParser(prog="python -m torture", description="Faults, bad input, damaged files, size.")
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(_parts(1))}; all by default")
+    parser.add_argument("--share", type=float, default=1.0, help="how much of the full program")
+    parser.add_argument("--json", default=str(RECORD), help="where to keep the record; empty for nowhere")
+    options = parser.parse_args()
+    parts = _parts(options.share)
+    if unknown := [part for part in options.parts if part not in parts]:
+        parser.error(f"unknown parts: {', '.join(unknown)}")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    record: dict[str, Any] = read_record(Path(options.json)) if options.json else {}
+    lost = 0
+    for name in options.parts or parts:
+        start = time.perf_counter()
+        outcomes = parts[name]()
+        record[name] = {
+            "date": date.today().isoformat(),
+            "seconds": round(time.perf_counter() - start),
+            "share": options.share,
+            "cores": os.cpu_count(),
+            "machine": platform.machine(),
+            "versions": versions(),
+            "outcomes": [outcome.as_json() for outcome in outcomes],
+        }
+        lost += sum(outcome.failed for outcome in outcomes)
+        show(record[name]["outcomes"])
+        if options.json:
+            write_json(Path(options.json), record)
+    Console(highlight=False).print(summary({name: record[name] for name in options.parts or parts}), soft_wrap=True)
+    return 1 if lost else 0
+
+
+def show(outcomes: list[dict[str, Any]]) -> None:
+    """One aligned table of what was tried."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("part", "what", "tried", "right", "refused", "lost", "seconds", ""):
+        table.add_column(
+            column, justify="right" if column in ("tried", "right", "refused", "lost", "seconds") else "left"
+        )
+    for one in outcomes:
+        counts = (f"{one[key]:,}" for key in ("tried", "right", "refused", "failed"))
+        figures = ", ".join(f"{key} {value}" for key, value in one["figures"].items())
+        table.add_row(one["part"], one["what"], *counts, f"{one['seconds']:.0f}", one["skipped"] or figures)
+        for failure in one["failures"]:
+            table.add_row("", f"  {failure}", style="red")
+    Console(highlight=False, markup=False, width=200).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
