@@ -1,6 +1,6 @@
 """Several processes: every method on two CPUs ends in the same weights on both, and resumes to the same bits.
 
-python -m torture.devices volminnet dmi      # these methods, in two processes that this command starts
+python -m torture.devices answer.json volminnet dmi  # these methods, in two processes that it starts
 """
 
 from __future__ import annotations

@@ -132,8 +132,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[most_probable]
 
     def _validated(self, X: Any, *y: Any, **settings: Any) -> Any:
-        given = [part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y)]
-        return validate_data(self, *given, allow_nd=self.network is not None, **settings)
+        given: list[Any] = [part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y)]
+        features, labels = given[0], given[1:]
+        return validate_data(self, features, *labels, allow_nd=self.network is not None, **settings)
 
     def _network(self, x: torch.Tensor) -> nn.Module:
         shape, num_classes = tuple(x.shape[1:]), len(self.classes_)
