@@ -34,13 +34,15 @@ def test_matrices_that_hold_no_numbers_are_named():
         log_volume([[1.0]])
     with pytest.raises(ValueError, match="T and clean must be of one type"):
         apply_transition(LOGITS, T.double())
+    with pytest.raises(ValueError, match=r"do not fit each other: probs \(4, 3\), others \(3, 2\)"):
+        losses.total_variation(LOGITS, torch.zeros(3, 2))
 
 
 def test_other_failures_stay_what_they_are():
     @named
-    def fails(logits):
+    def fails(count):
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        fails(LOGITS)
+        fails(3)
     assert fails.__name__ == "fails"

@@ -278,6 +278,15 @@ DOORS: dict[str, Door] = {
     "losses.joint_matrix": Door(losses.joint_matrix, {"logits": tensor(LOGITS), "y": tensor(Y)}),
     "losses.dmi_loss": Door(losses.dmi_loss, {"joint": tensor(T_TENSOR / C)}),
     "losses.smallest": Door(losses.smallest, {"losses": tensor(LOGITS[:, 0]), "keep": number(0.7)}),
+    "losses.generalized_cross_entropy": Door(
+        losses.generalized_cross_entropy, {"log_prob": tensor(LOGITS[:, 0]), "q": st.floats(0.01, 1)}
+    ),
+    "losses.total_variation": Door(
+        losses.total_variation, {"probs": tensor(LOGITS.softmax(1)), "others": tensor(LOGITS.softmax(1))}
+    ),
+    "losses.weighted_mean": Door(
+        losses.weighted_mean, {"losses": tensor(LOGITS[:, 0]), "weights": tensor(LOGITS[:, 1])}
+    ),
     "estimate_transition": Door(
         volmin.estimate_transition,
         {
@@ -329,7 +338,7 @@ DOORS: dict[str, Door] = {
         lambda features, labels: intervals.bootstrap_intervals(features, labels, replicas=10).noise_rate.estimate,
         {"features": mixed(_probs(40), odd_arrays(40, C)), "labels": mixed(np.arange(40) % 3, odd_arrays(40))},
         _finite,
-        0.1,
+        0.05,
     ),
     "audit, probabilities": Door(
         lambda labels, probs: volmin.audit(labels, probs=probs, random_state=0),
@@ -419,6 +428,19 @@ def _shown(value: Any) -> str:
     if shape is None:
         return repr(value)[:60]
     return f"{type(value).__name__}{tuple(shape)} {getattr(value, 'dtype', '')}"
+
+
+INNER = {
+    *(
+        f"estimation.{name}"
+        for name in ("checked_posteriors", "confident", "dual", "max_anchors", "percentile_anchors")
+    ),
+    *("losses.curriculum_weights", "losses.forward_nll_and_slopes"),
+    *("quality.climb_transition", "quality.split_by_label"),
+    *("identifiability.certificate", "identifiability.common_transition_test", "identifiability.dominance_test"),
+}
+"""Functions behind a door that is tried: what the door lets through is what they get. The tests and the certificate of
+``identifiability`` check their input by the functions that ``bracket`` and ``label_quality`` check it by."""
 
 
 def public_functions() -> set[str]:

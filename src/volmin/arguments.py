@@ -56,6 +56,12 @@ def _problems(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} must be of the type {wanted}, but is {value.dtype}."
             return
     yield from _misfits(given)
+    others = {name: value for name, value in given.items() if name not in _DIMENSIONS}
+    for name, value in others.items():
+        if not isinstance(value, Tensor | int | float | str | None):
+            yield f"{name} must be a tensor or a number, but is {type(value).__name__}."
+    if shapes := [f"{name} {tuple(value.shape)}" for name, value in given.items() if isinstance(value, Tensor)]:
+        yield f"The arguments do not fit each other: {', '.join(shapes)}."
 
 
 _DIMENSIONS = {"logits": (2,), "clean": (2,), "losses": (1,), "joint": (2,), "T": (2, 3), "y": (1,)}

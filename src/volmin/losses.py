@@ -117,11 +117,13 @@ def dmi_loss(joint: Tensor) -> Tensor:
     return num_classes * math.log(num_classes) - log_volume(num_classes * joint)
 
 
+@named
 def generalized_cross_entropy(log_prob: Tensor, q: float) -> Tensor:
     """``(1 - p^q) / q`` of log-probabilities p of the label: cross-entropy for small q, ``1 - p`` for q = 1."""
     return -torch.expm1(q * log_prob) / q
 
 
+@named
 def total_variation(probs: Tensor, others: Tensor) -> Tensor:
     """Half the L1 distance of distributions, (..., C) to (...)."""
     return 0.5 * (probs - others).abs().sum(-1)
@@ -161,6 +163,7 @@ def curriculum_weights(name: Curriculum, losses: Tensor, excess: Tensor, done: f
     return (excess >= 0).to(losses.dtype)
 
 
+@named
 def weighted_mean(losses: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
     """``sum w l / sum w``; where the weights sum to less than ``least``, that is the divisor."""
     return (weights * losses).sum() / weights.sum().clamp_min(least)
