@@ -32,7 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from volmin import methods, networks
 from volmin.data import TensorLoader
-from volmin.storage import write_json
+from volmin.storage import read_json, write_json
 from volmin.training import Recipe, clean_probs, fit
 
 MEAN, STD = 0.1307, 0.3081
@@ -172,26 +172,25 @@ def epoch(share: float) -> dict[str, float]:
 
 
 def sweep(share: float) -> dict[str, float]:
-    """Four runs on all cores, one thread each, against four textbook loops one after another."""
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import torch, speed; torch.set_num_threads({}); speed.{}({})"
+    """Four runs of two epochs in a worker per core, one thread each, against four textbook loops one after another."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import torch, speed; torch.set_num_threads({threads})\n"
+        "for _ in range({runs}): speed.{function}(1.0, epochs=2)"
+    )
 
-    def start(function: str, threads: int) -> subprocess.Popen[bytes]:
-        here = str(Path(__file__).parent)
-        text = code.format(threads, function, share)
-        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", text, here])
+    def start(function: str, threads: int, runs: int) -> subprocess.Popen[bytes]:
+        text = code.format(function=function, threads=threads, runs=runs)
+        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", text, str(Path(__file__).parent)])
+
+    def taken(processes: list[subprocess.Popen[bytes]], begin: float) -> float:
+        for process in processes:
+            process.wait()
+        return time.perf_counter() - begin
 
     begin = time.perf_counter()
-    running = [start("ours", 1) for _ in range(CORES)]
-    for _ in range(4 - CORES):
-        running.pop(0).wait()
-        running.append(start("ours", 1))
-    for process in running:
-        process.wait()
-    fast = time.perf_counter() - begin
+    fast = taken([start("ours", 1, 4 // CORES + (number < 4 % CORES)) for number in range(CORES)], begin)
     begin = time.perf_counter()
-    for _ in range(4):
-        start("textbook", CORES).wait()
-    slow = time.perf_counter() - begin
+    slow = taken([start("textbook", CORES, 4)], begin)
     return {"ours, s": fast, "textbook": slow, "textbook / ours": slow / fast}
 
 
@@ -223,6 +222,20 @@ def every_method(share: float) -> dict[str, float]:
 
     # A new base beside every method: the machine may be slower by then.
     return {name: an_epoch(name) / an_epoch("cross_entropy") for name in methods.names() if name != "cross_entropy"}
+
+
+def growth(share: float) -> dict[str, float]:
+    """How an epoch of LeNet-5 grows with the rows, and a step of an MLP with the classes, against the smallest."""
+    torch.set_num_threads(1)
+    rows = {part: seconds(lambda part=part: ours(part), 2) for part in (share / 4, share / 2, share)}
+    found = {f"{part / share:.0%} of the rows": taken / rows[share / 4] for part, taken in rows.items()}
+    x = torch.randn(256 * 20, 512)
+    steps = {}
+    for C in (10, 100, 1000):
+        learner = methods.get("volminnet")(networks.mlp(512, C), C)
+        loader = TensorLoader(x, torch.randint(0, C, (len(x),)), 256)
+        steps[C] = seconds(partial(fit, learner, loader, recipe=Recipe(epochs=1)))
+    return found | {f"{C} classes": taken / steps[10] for C, taken in steps.items()}
 
 
 def limit(share: float) -> dict[str, float]:
@@ -282,6 +295,7 @@ BENCHMARKS: dict[str, Callable[[float], dict[str, float]]] = {
     "sweep": sweep,
     "step": step,
     "methods": every_method,
+    "growth": growth,
     "limit": limit,
     "memory": memory,
     "start-up": start_up,
@@ -294,7 +308,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], default=[])
     parser.add_argument("--share", type=float, default=0.25, help="part of the 70,000 images; results are scaled")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="keep the results here; those of other benchmarks in it stay")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     console, found = Console(highlight=False), {}
@@ -307,7 +321,8 @@ def main() -> None:
             table.add_row(key, f"{value:,.2f}")
         console.print(table, "")
     if arguments.json:
-        write_json(arguments.json, {"cores": CORES, "torch": torch.__version__, **found})
+        before = read_json(arguments.json) if arguments.json.exists() else {}
+        write_json(arguments.json, before | {"cores": CORES, "torch": torch.__version__, **found})
 
 
 if __name__ == "__main__":
