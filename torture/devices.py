@@ -27,7 +27,7 @@ def run(methods: tuple[str, ...] = (), torchrun: bool = False) -> list[Outcome]:
     from volmin.methods import names
 
     chosen = methods or tuple(names())
-    start = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"] if torchrun else []
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if torchrun else []
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         command = [sys.executable, *start, "-m", "torture.devices", str(answer), *chosen]

@@ -179,6 +179,14 @@ def test_damaged_archives_are_named(tmp_path):
             load_dataset("cifar10", target.parent)
 
 
+def test_an_archive_whose_member_claims_an_endless_size_is_refused(tmp_path):
+    member = tarfile.TarInfo("cifar-10-batches-py/test_batch")
+    member.size = 2**70
+    (tmp_path / "cifar-10-python.tar").write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(DataError, match="cifar-10-python.tar cannot be read"):
+        load_dataset("cifar10", tmp_path)
+
+
 def test_an_archive_that_expands_without_end_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(cifar, "_MOST_BYTES", 1_000_000)
     with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as tar:

@@ -139,6 +139,11 @@ def test_runs_that_cannot_be_loaded_say_why(finished, tmp_path):
     with pytest.raises(DataError, match="method from outside"):
         load_run(tmp_path)
     (tmp_path / "spec.json").write_text(json.dumps(content))
+    encoding = json.loads((tmp_path / "encoder.json").read_text())
+    del encoding["table"]["columns"][0]
+    (tmp_path / "encoder.json").write_text(json.dumps(encoding))
+    with pytest.raises(DataError, match="encoding of the table does not give rows of the shape"):
+        load_run(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="incomplete or damaged"):
         load_run(tmp_path)

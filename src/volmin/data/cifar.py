@@ -90,7 +90,7 @@ def _read_archive(path: Path, layout: Layout, needed: Sequence[str]) -> dict[str
                 name = wanted.get(member.name.removeprefix("./"))
                 if name is not None and (file := archive.extractfile(member)) is not None:
                     files[name] = _read_pickle(Path(f"{path}:{name}"), file.read())
-    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, EOFError, OverflowError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path} cannot be read ({error}): fetch the archive anew.") from None
     if missing := [name for name in needed if name not in files]:
         raise DataError(f"{path} lacks {', '.join(f'{layout.folder}/{name}' for name in missing)}.")

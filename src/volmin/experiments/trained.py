@@ -39,6 +39,8 @@ class TrainedRun:
         self._shape = tuple(encoding["shape"])
         self._mean, self._std = encoding["mean"], encoding["std"]
         self._table = None if encoding["table"] is None else TableEncoder.from_json(encoding["table"])
+        if self._table and (len(self._table.feature_names),) != self._shape:
+            raise DataError(f"The encoding of the table does not give rows of the shape {self._shape} of the network.")
 
     @property
     def transition(self) -> NDArray[np.float64] | None:
