@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH_INDEX ?=
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint docs bench torture clean
 
 demo: $(VENV)/.installed
 	$(BIN)/volmin demo
@@ -30,6 +30,10 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/audit.py
+
+# Faults, bad input, mutated files, large audits, several processes: one table, kept in results/torture.json.
+torture: $(VENV)/.installed-dev
+	$(BIN)/python -m torture
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache
