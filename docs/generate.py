@@ -17,6 +17,9 @@ from volmin.experiments.records import read_records
 from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
 
+sys.path.append(str(Path(__file__).parents[1]))  # where the harness lies
+from torture import record
+
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -42,8 +45,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Put the tables of the recorded runs where the page of results asks for them."""
-    return markdown.replace("<!-- tables -->", _tables()) if page.file.src_uri == "results.md" else markdown
+    """Put the tables of what is recorded where a page asks for them."""
+    for mark, table in (("<!-- tables -->", _tables), ("<!-- torture -->", _torture)):
+        if mark in markdown:
+            markdown = markdown.replace(mark, table())
+    return markdown
+
+
+def _torture() -> str:
+    return record.markdown(record.read_record(RESULTS / "torture.json"))
 
 
 def _tables() -> str:
