@@ -1,6 +1,6 @@
 """``make torture``: everything, in one table and one record.
 
-python -m torture                        # everything, in under half an hour on two cores
+python -m torture                        # everything
 python -m torture files faults           # only these; the record keeps the others
 python -m torture --share 0.1 --json ""  # a tenth of it, without a record
 """
