@@ -137,6 +137,30 @@ def test_a_folder_of_images(run, mislabelled, tmp_path):
     assert len(list((tmp_path / "photos-corrected").rglob("*-was-*.png"))) == len(issues)
 
 
+def test_a_table_of_images_with_true_labels(run, mislabelled, tmp_path):
+    rows = ["file,given,truth"]
+    for row, picture, label, true in zip(
+        range(600), mislabelled.pixels(), mislabelled.labels, mislabelled.clean, strict=False
+    ):
+        Image.fromarray(picture[0]).save(tmp_path / f"{row}.png")
+        rows.append(f"{row}.png,{label},{true if row < 200 else ''}")
+    (tmp_path / "photos.csv").write_text("\n".join(rows))
+    audit = (
+        "audit",
+        tmp_path / "photos.csv",
+        "--label",
+        "given",
+        "--images",
+        "--clean",
+        "truth",
+        "--model",
+        "logistic",
+    )
+    code, shown, _ = run(*audit, "--out", tmp_path / "audit")
+    assert code == 0
+    assert f"200 known labels: {mislabelled.wrong[:200].mean():.1%} of them were wrong" in " ".join(shown.split())
+
+
 def rows_of(clean, seed=0):
     generator = np.random.default_rng(seed)
     return np.stack([3 * clean, -2 * clean], axis=1) + 0.3 * generator.normal(size=(len(clean), 2))

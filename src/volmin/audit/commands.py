@@ -104,12 +104,11 @@ def apply_and_show(path: Path, label: str | None, decisions: Path, out: Path | N
 def load_source(path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str]) -> Source:
     """A folder of images per class, a table of images, or a table of features."""
     if path.is_dir() or images:
-        found = load_images(path, label)
-        if clean is not None:
-            raise DataError("--clean names a column of a table of features; images have none.")
+        found = load_images(path, label, clean=clean)
         root = path if path.is_dir() else path.parent
         names = [str(file.relative_to(root)) for file in found.paths]
-        return Source(path, found.labels, found.x, found.x.numpy(), names)
+        known = None if found.clean is None else found.clean.to_numpy()
+        return Source(path, found.labels, found.x, found.x.numpy(), names, clean=known)
     table = _table(path, label, [*ignore, *([clean] if clean else [])])
     frame = table.frame.select(table.feature_columns)
     known = None if clean is None else table.frame[clean].to_numpy()

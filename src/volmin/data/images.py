@@ -21,7 +21,7 @@ from torch import Tensor
 from volmin.data.base import DataError
 from volmin.data.image_files import decode, quiet_pillow, reason
 from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
-from volmin.data.tables import check_column, labels_of, load_table
+from volmin.data.tables import check_column, load_table
 from volmin.progress import tracked
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -42,8 +42,8 @@ class LabelledImages:
     """(N, channels, height, width) uint8; one channel where all images are grey."""
     left_out: tuple[tuple[Path, str], ...] = ()
     """Images that are missing or damaged, and why."""
-    clean: NDArray[Any] | None = None
-    """(N,) true labels, where a column of the table has them."""
+    clean: pl.Series | None = None
+    """(N,) true labels, where a column of the table has them; with gaps, where it knows only some."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -69,6 +69,10 @@ def load_images(
     """
     path = Path(path)
     if path.is_dir():
+        if clean is not None:
+            raise DataError(
+                f"{path} is a folder, whose folders are the labels: it has no column {clean!r} of true ones."
+            )
         paths, labels, truth = *_folder_per_class(path), None
     elif path.suffix.lower() in TABLE_SUFFIXES:
         paths, labels, truth = _table_of_paths(path, label, path_column, clean)
@@ -138,7 +142,7 @@ def _hidden(name: str) -> bool:
 
 def _table_of_paths(
     path: Path, label: str | None, path_column: str | None, clean: str | None
-) -> tuple[list[Path], NDArray[Any], NDArray[Any] | None]:
+) -> tuple[list[Path], NDArray[Any], pl.Series | None]:
     if label is None:
         raise DataError(f"Name the label column of {path} (--label, label=).")
     table = load_table(path, label, ignore=[path_column] if path_column else [])
@@ -151,7 +155,7 @@ def _table_of_paths(
     truth = None
     if clean is not None:
         check_column(table.frame, clean, path)
-        truth = labels_of(table.frame[clean], path)
+        truth = table.frame[clean]
     return [path.parent / name for name in table.frame[column]], table.labels, truth
 
 

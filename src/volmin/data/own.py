@@ -81,7 +81,8 @@ def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequen
 
 def _from_images(path: Path, label: str | None, clean: str | None, size: int | None) -> Dataset:
     images = load_images(path, label, size=size, clean=clean)
-    classes, noisy, true = _numbered(images.labels, images.clean)
+    truth = None if images.clean is None else labels_of(images.clean, path)
+    classes, noisy, true = _numbered(images.labels, truth)
     train, test = _held_out(noisy, path)
     pixels = images.x[train].float().div_(255)
     std, mean = torch.std_mean(pixels, dim=(0, 2, 3))
