@@ -232,13 +232,12 @@ def log_volume(T: Tensor, floor: float = VOLUME_FLOOR) -> Tensor:
     ``floor`` over the squared smallest singular value. It is computed in double precision, where ``floor`` is well
     above the rounding error.
     """
-    volume, slope = log_volume_and_slope(T, floor)
-    return cast("Tensor", ClosedForm.apply(lambda T: (volume, slope), T))
+    return cast("Tensor", ClosedForm.apply(lambda T: log_volume_and_slope(T, floor), T))
 
 
 def log_volume_and_slope(T: Tensor, floor: float = VOLUME_FLOOR) -> tuple[Tensor, Tensor]:
     """``log_volume`` and its gradient, ``T (T'T + floor I)^-1``, as plain numbers from one Cholesky factor."""
-    wide = T.detach().double()
+    wide = T.double()
     gram = wide.mT @ wide
     gram.diagonal(dim1=-2, dim2=-1).add_(floor)
     factor = torch.linalg.cholesky_ex(gram)[0]

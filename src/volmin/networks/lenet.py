@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 
 class LeNet5(nn.Module):
-    """LeNet-5 for 28 x 28 grey images, as the VolMinNet code has it (61,706 parameters for 10 classes)."""
+    """What ``volmin.networks.lenet5`` makes."""
 
     def __init__(self, num_classes: int = 10) -> None:
         super().__init__()
