@@ -200,13 +200,14 @@ def step(share: float) -> dict[str, float]:
     found = {}
     for width in (128, 512):
         for C in (10, 100, 1000):
-            x, y = torch.randn(256 * 20, 512), torch.randint(0, C, (256 * 20,))
+            # As many steps as epochs commonly have: an epoch begins with a new tangent of the volume.
+            x, y = torch.randn(256 * 200, 512), torch.randint(0, C, (256 * 200,))
             loader = TensorLoader(x, y, 256)
             cross_entropy, volminnet = (
                 partial(fit, methods.get(name)(networks.mlp(512, C, (width,)), C), loader, recipe=Recipe(epochs=1))
                 for name in ("cross_entropy", "volminnet")
             )
-            found[f"{width} hidden units, C = {C}"] = ratio(volminnet, cross_entropy)
+            found[f"{width} hidden units, C = {C}"] = ratio(volminnet, cross_entropy, repeats=3)
     return found
 
 
