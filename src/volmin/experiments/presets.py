@@ -69,7 +69,8 @@ _DIGITS = Preset(
 _MNIST = {
     "paper": Preset("lenet5", _MNIST_PAPER, {"volminnet": {"warm_up": 1 / 30}}),
     "official": Preset("lenet5", _MNIST_OFFICIAL, {"volminnet": {"init": -2.0, "warm_up": 1 / 30}}),
-    "fast": Preset("lenet5", _MNIST_FAST, {"volminnet": {"warm_up": 0.1}}, published=False),
+    # After one epoch the posteriors of some seeds are still so flat that their minimum volume is the identity.
+    "fast": Preset("lenet5", _MNIST_FAST, {"volminnet": {"warm_up": 0.2}}, published=False),
 }
 
 # Published for VolMinNet in the paper's text alone; two milestones at once divide the rates by a hundred.
