@@ -4,7 +4,10 @@ import sys
 import pytest
 import torch
 
+from volmin import Recipe, fit, networks
+from volmin.data import TensorLoader
 from volmin.devices import OneDevice, launch, told_of_lost_processes
+from volmin.methods import VolMinNet
 
 
 def test_one_device_is_the_cpu_where_there_is_nothing_faster():
@@ -34,6 +37,20 @@ def test_a_lost_process_is_told_of_in_a_line():
     for fabric, error in ((OneDevice(), lost), (OneOfTwo(), RuntimeError("shapes do not fit"))):
         with pytest.raises(RuntimeError, match="gloo|shapes"), told_of_lost_processes(fabric):
             raise error
+
+
+def test_processes_that_see_different_checkpoints_do_not_train(tmp_path):
+    class SeesMoreThanTheFirst(OneDevice):
+        global_rank = 1
+
+        def broadcast(self, value):
+            return 0, 0
+
+    loader = TensorLoader(torch.randn(8, 2), torch.arange(8) % 2, 4)
+    method, recipe = VolMinNet(networks.mlp(2, 2, (3,)), 2), Recipe(epochs=1)
+    fit(method, loader, recipe=recipe, checkpoint=tmp_path / "epoch.ckpt", fabric=OneDevice("cpu"))
+    with pytest.raises(ValueError, match=r"first goes on from .* \(0, 0\), process 1 from \(0, 1\)"):
+        fit(method, loader, recipe=recipe, checkpoint=tmp_path / "epoch.ckpt", fabric=SeesMoreThanTheFirst("cpu"))
 
 
 def test_unknown_devices_are_refused():

@@ -237,3 +237,11 @@ def test_underflowing_probabilities_stay_finite():
         assert value.isfinite(), loss
         assert torch.autograd.grad(value, logits)[0].isfinite().all(), loss
     assert losses.importance(logits, TWO.float(), y).item() == 0
+
+
+@pytest.mark.parametrize("loss", [losses.forward_nll, losses.backward_nll, losses.noisy_likelihood])
+@pytest.mark.parametrize("per_example", [False, True])
+def test_one_row_of_logits_is_not_taken_for_all_labels(loss, per_example):
+    T = torch.eye(3).expand(4, 3, 3) if per_example and loss is not losses.backward_nll else torch.eye(3)
+    with pytest.raises(ValueError, match="y must hold a label for each of the 1 rows|T is for 4 rows"):
+        loss(torch.zeros(1, 3), T, torch.tensor([0, 1, 2, 0]))

@@ -194,15 +194,15 @@ def certificate(
         tolerance: count smaller posteriors as zero, as in ``scatter``.
         seconds: time limit of each of a few optimisations.
     """
-    try:
-        scip = import_module("pyscipopt")
-    except ImportError:
-        raise ImportError("certificate needs the SCIP solver; install it with: pip install pyscipopt") from None
     h = validate_posteriors(posteriors, "posteriors")
     C = h.shape[1]
     if not 1 < margin < C - 1:
         raise ValueError(f"margin must lie above 1 and below C - 1 = {C - 1}, but is {margin:g}.")
     h = _clipped(h, _checked_tolerance(tolerance, C))
+    try:
+        scip = import_module("pyscipopt")
+    except ImportError:
+        raise ImportError("certificate needs the SCIP solver; install it with: pip install pyscipopt") from None
     hull = _measure(h, 64, np.random.default_rng(0))
     if hull.index < margin or hull.inner >= margin:
         return hull.inner >= margin
@@ -304,7 +304,10 @@ def common_transition_test(
     """
     h = validate_posteriors(clean_probs, "clean_probs")
     y = validate_labels(labels, *h.shape)
-    names, group = np.unique(np.asarray(groups), return_inverse=True)
+    try:
+        names, group = np.unique(np.asarray(groups), return_inverse=True)
+    except TypeError:
+        raise TypeError("groups must be of one type that can be ordered, such as all numbers or all texts.") from None
     if group.shape != y.shape or len(names) < 2:
         raise ValueError(
             f"groups must name one of at least 2 groups for each of {len(y)} rows, "

@@ -36,7 +36,7 @@ def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """
     if T.ndim == 2:
         return cast("Tensor", ClosedForm.apply(forward_nll_and_slopes, logits, T, y))
-    return -_log_likelihood(F.log_softmax(logits, dim=1), _rows(T, y)).mean()
+    return -_log_likelihood(F.log_softmax(logits, dim=1), _rows(T, y, logits)).mean()
 
 
 def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
@@ -69,13 +69,13 @@ def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None
     log_probs = F.log_softmax(logits, dim=1)
     if clip is not None:
         log_probs = log_probs.clamp_min(math.log(clip))
-    return -(F.embedding(y, torch.linalg.pinv(T).T) * log_probs).sum(1).mean()
+    return -(_rows(torch.linalg.pinv(T).T, y, logits) * log_probs).sum(1).mean()
 
 
 @named
 def noisy_likelihood(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """``(T h(x))[y]``, (N,), at least 1e-12. T, (C, C) or (N, C, C), need not be stochastic: it may hold a slack."""
-    return (_rows(T, y) * logits.softmax(dim=1)).sum(1).clamp_min(SMALLEST_LIKELIHOOD)
+    return (_rows(T, y, logits) * logits.softmax(dim=1)).sum(1).clamp_min(SMALLEST_LIKELIHOOD)
 
 
 @named
@@ -169,7 +169,9 @@ def weighted_mean(losses: Tensor, weights: Tensor, least: float = 1.0) -> Tensor
     return (weights * losses).sum() / weights.sum().clamp_min(least)
 
 
-def _rows(T: Tensor, y: Tensor) -> Tensor:
-    """Row y of T for each example, (N, C): the probabilities of its noisy label given each clean class."""
+def _rows(T: Tensor, y: Tensor, logits: Tensor) -> Tensor:
+    """Row y of T for each row of logits, (N, C): the probabilities of its noisy label given each clean class."""
+    if len(y) != len(logits):  # a single row would be taken for all
+        raise IndexError(f"{len(y)} labels for {len(logits)} rows of logits")
     # An embedding look-up is indexing whose gradient is summed deterministically and fast.
     return F.embedding(y, T) if T.ndim == 2 else T[torch.arange(len(y), device=y.device), y]

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from volmin import methods
 from volmin.experiments import grid, run, spec
 from volmin.storage import BusyError, only_process
 
@@ -43,6 +44,18 @@ def test_two_workers_give_the_results_of_one_process_and_finished_runs_are_left_
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     grid.run_grid(specs(), tmp_path, jobs=2)
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+
+@pytest.mark.filterwarnings("ignore::volmin.transition.DegenerateTransitionWarning")
+def test_every_method_gives_the_same_bits_however_many_runs_go_on_at_once(tmp_path, digits):
+    every = [spec.resolve("digits", "pair:0.35", name, epochs=1) for name in methods.names()]
+    for each in every:
+        run.run(run.set_up(each, dataset=digits), tmp_path / "one")
+    grid.run_grid(every, tmp_path / "two", jobs=2)
+    for each in every:
+        one, two = (each.folder(tmp_path / jobs) / "model.safetensors" for jobs in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes(), each.method
+    assert results(tmp_path / "one") == results(tmp_path / "two")
 
 
 def test_watching_the_runs_does_not_change_them(one_by_one, tmp_path, monkeypatch):

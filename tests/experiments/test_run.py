@@ -10,6 +10,7 @@ from volmin import noise, transition_error
 from volmin.data import Dataset, Part
 from volmin.experiments import presets, run, spec
 from volmin.experiments.records import read_records
+from volmin.storage import only_process
 
 FIELDS = {
     "accuracy", "transition_error", "selected_epoch", "selection", "last_accuracy", "last_transition_error",
@@ -87,6 +88,17 @@ def test_a_run_killed_at_any_epoch_ends_in_the_same_bits(finished, tmp_path_fact
     assert (broken / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert len(metrics.read_text().splitlines()) == 4
     assert not (broken / "checkpoint.ckpt").exists()
+
+
+def test_what_a_process_leaves_that_was_killed_after_its_result_is_cleared_away(finished):
+    _, folder, _ = finished
+    left = folder / "checkpoint.ckpt"
+    left.write_bytes(b"of the last epoch")
+    with only_process(folder):
+        run.tidy(folder)
+        assert left.exists()  # it may be of use to the process that works here
+    run.tidy(folder)
+    assert not left.exists()
 
 
 def test_whatever_changes_a_run_changes_its_folder(tmp_path):
