@@ -216,8 +216,14 @@ def _workers(backend: Backend, jobs: int, address: str | None) -> Iterator[int]:
     # One thread a run. The processes of this machine inherit it; on a cluster, the run itself sets it.
     os.environ["OMP_NUM_THREADS"] = "1"
     if backend == "loky":
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            yield jobs
+        from joblib.externals.loky import get_reusable_executor
+
+        try:
+            with parallel_config(backend="loky", inner_max_num_threads=1):
+                yield jobs
+        finally:
+            # Idle workers would keep their memory for minutes, in case there is more to do.
+            get_reusable_executor().shutdown()
     elif backend == "dask":
         from distributed import Client
 
