@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH_INDEX ?=
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint docs bench torture clean
+.PHONY: demo test endure lint docs bench torture clean
 
 demo: $(VENV)/.installed
 	$(BIN)/volmin demo
@@ -14,6 +14,12 @@ demo: $(VENV)/.installed
 # One thread a process: the tests run in parallel, and small networks gain nothing from threads.
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+# The tests ten times, each time in another order: none may depend on what ran before it, or on luck.
+endure: $(VENV)/.installed-dev
+	for order in 1 2 3 4 5 6 7 8 9 10; do \
+		OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --random-order-bucket=module --random-order-seed=$$order || exit 1; \
+	done
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -28,7 +34,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/estimators.py synthetic
 	$(BIN)/python benchmarks/scatter.py
 	$(BIN)/python benchmarks/coverage.py
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py --json results/speed.json
 	$(BIN)/python benchmarks/audit.py
 
 # Faults, bad input, mutated files, large audits, several processes: one table, kept in results/torture.json.

@@ -16,11 +16,23 @@ from volmin.experiments import tables
 from volmin.experiments.records import read_records
 from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
+from volmin.storage import read_json
 
 sys.path.append(str(Path(__file__).parents[1]))  # where the harness lies
 from torture import record
 
 RESULTS = Path(__file__).parents[1] / "results"
+SPEED = {
+    "epoch": "An epoch of VolMinNet on MNIST, with validation and test, against a textbook loop",
+    "sweep": "Four such runs against four textbook loops one after another",
+    "step": "A step of VolMinNet, in steps of plain cross-entropy",
+    "methods": "An epoch of each method, in epochs of plain cross-entropy",
+    "growth": "Growth with rows and classes",
+    "limit": "Against the machine's own limit",
+    "memory": "Peak memory",
+    "start-up": "Seconds to start",
+}
+"""The parts of ``results/speed.json``, as ``benchmarks/speed.py`` names them, and their titles."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -46,14 +58,34 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Put the tables of what is recorded where a page asks for them."""
-    for mark, table in (("<!-- tables -->", _tables), ("<!-- torture -->", _torture)):
+    for make in (_tables, _recipe, _speed, _torture):
+        mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
-            markdown = markdown.replace(mark, table())
+            markdown = markdown.replace(mark, make())
     return markdown
 
 
 def _torture() -> str:
     return record.markdown(record.read_record(RESULTS / "torture.json"))
+
+
+def _speed() -> str:
+    recorded = read_json(RESULTS / "speed.json")
+    parts = []
+    for name, title in SPEED.items():
+        rows = "\n".join(f"| {key} | {value:,.2f} |" for key, value in recorded[name].items())
+        parts.append(f"### {title}\n\n| | |\n|---|---:|\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _recipe() -> str:
+    head = "| | noisy validation loss | its accuracy | test accuracy | T error |\n|---|---:|---:|---:|---:|\n"
+    rows = (
+        f"| {name} | {last['val_loss']:.4f} | {last['val_accuracy']:.2%} | {last['accuracy']:.2%} "
+        f"| {last['transition_error']:.3f} |\n"
+        for name, last in read_json(RESULTS / "cifar10-recipe.json").items()
+    )
+    return head + "".join(rows)
 
 
 def _tables() -> str:
