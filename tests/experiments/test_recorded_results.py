@@ -1,6 +1,7 @@
 """The records in the repository can be read, and the page of results is made from them."""
 
 from pathlib import Path
+from statistics import mean, stdev
 
 from volmin.experiments import tables
 from volmin.experiments.records import read_records
@@ -24,3 +25,19 @@ def test_the_published_settings_of_every_record_still_exist():
     studies = tables.studies_of(records)
     for record in records:
         assert any(tables.settings(study, [record]) for study in studies), record.spec
+
+
+def test_the_figures_of_the_readme_are_the_recorded_ones():
+    def found(method, figure):
+        return [
+            record.result[figure]
+            for record in read_records(ROOT / "results" / "mnist-fast.jsonl")
+            if (record.spec["dataset"], record.spec["noise"], record.spec["method"]) == ("mnist", "pair:0.45", method)
+        ]
+
+    text = " ".join((ROOT / "README.md").read_text().split())
+    for method, name in (("volminnet", "VolMinNet"), ("cross_entropy", "plain cross-entropy")):
+        accuracies = found(method, "accuracy")
+        assert len(accuracies) == 5
+        assert f"{name} {100 * mean(accuracies):.2f} ± {100 * stdev(accuracies):.2f} %" in text
+    assert f"with an error of {mean(found('volminnet', 'transition_error')):.3f}" in text
