@@ -50,8 +50,8 @@ _CIFAR100_OFFICIAL = replace(_CIFAR100_PAPER, epochs=80, weight_decay=1e-4, tran
 # Short trainings for CPUs: the learning rate rises to a high peak and falls to zero.
 _CIFAR_FAST = Preset(
     "fast_cnn",
-    Recipe(epochs=14, batch_size=256, lr=0.2, weight_decay=5e-4, schedule="one_cycle", transition_lr=2e-2),
-    {"volminnet": {"warm_up": 1 / 7}},
+    Recipe(epochs=18, batch_size=256, lr=0.2, weight_decay=5e-4, schedule="one_cycle", transition_lr=2e-2),
+    {"volminnet": {"warm_up": 1 / 9}},
     published=False,
     augmentation="crop_flip",
 )
