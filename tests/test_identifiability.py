@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from volmin import identifiability, noise
-from volmin.identifiability import bracket, certificate, common_transition_test, dominance_test, scatter
+from volmin import noise
+from volmin.identifiability import bracket, certificate, common_transition_test, dominance_test, hull, scatter
 
 
 def capped(num_classes, a):
@@ -124,7 +124,7 @@ def test_the_missing_point_proves_the_margin_too():
 def test_search_and_enumeration_agree(monkeypatch, num_classes):
     h = np.random.default_rng(2).dirichlet(np.full(num_classes, 0.5), 2000)
     exact = scatter(h, bootstraps=0)
-    monkeypatch.setattr(identifiability, "MOST_CLASSES_ENUMERATED", 2)
+    monkeypatch.setattr(hull, "MOST_CLASSES_ENUMERATED", 2)
     searched = scatter(h, bootstraps=0)
     assert exact.exact
     for tolerance, index in exact.profile.items():
@@ -194,10 +194,10 @@ def test_invariants_of_the_index(num_classes, seed, concentration):
 
 @pytest.mark.skipif(importlib.util.find_spec("pyscipopt") is None, reason="PySCIPOpt is optional")
 def test_certificates_agree_with_the_closed_form(monkeypatch):
-    monkeypatch.setattr(identifiability, "_inner_cap", lambda h: 0.0)
+    monkeypatch.setattr(hull, "_inner_cap", lambda h: 0.0)
     assert certificate(capped(8, 0.5)) is True
     assert certificate(capped(8, 0.2)) is False
-    monkeypatch.setattr(identifiability, "MOST_CLASSES_ENUMERATED", 2)
+    monkeypatch.setattr(hull, "MOST_CLASSES_ENUMERATED", 2)
     assert certificate(capped(4, 0.6), margin=1.3) is True  # index 1.4
     assert certificate(capped(4, 0.6), margin=1.5) is False
 

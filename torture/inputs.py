@@ -332,7 +332,7 @@ DOORS: dict[str, Door] = {
     "quality.likeliest_transition": Door(
         quality.likeliest_transition, {"labels": labels(), "clean_probs": probs()}, _transition
     ),
-    "scatter": Door(volmin.scatter, {"posteriors": probs()}, lambda found: _finite(found.index), 0.3),
+    "identifiability.scatter": Door(volmin.scatter, {"posteriors": probs()}, lambda found: _finite(found.index), 0.3),
     "identifiability.bracket": Door(identifiability.bracket, {"probs": probs(), "trim": number(0.01)}, _shares),
     "identifiability.certificate": Door(
         identifiability.certificate,

@@ -1,0 +1,145 @@
+"""What can be said without scatter: bounds of noise rates, and whether labels contradict what is assumed of T."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from volmin.posteriors import validate_labels, validate_posteriors
+from volmin.quality import Array, Indices, climb_transition, likeliest_transition, split_by_label
+
+
+def bracket(probs: ArrayLike | Tensor, *, trim: float = 0.01) -> Array:
+    """Bounds of each class's noise rate P(noisy != j | clean = j) that need no scatter, (C, 2).
+
+    If no class gives label j more often than class j does (``T[j, j] >= T[j, k]``), a noisy posterior of j never
+    exceeds ``T[j, j]``. So the noise rate lies between 0 and 1 minus the largest posterior.
+
+    Args:
+        probs: (N, C) *noisy* class posteriors, out of sample.
+        trim: share of a class's N / C rows with the largest posteriors that is left out as estimation error.
+    """
+    if not 0 <= trim < 1:
+        raise ValueError(f"trim must be a share of rows, at least 0 and below 1, but is {trim:g}.")
+    p = validate_posteriors(probs)
+    rank = len(p) - 1 - int(trim * len(p) / p.shape[1])
+    highest = np.partition(p, rank, axis=0)[rank]
+    return np.stack([np.zeros(p.shape[1]), 1 - highest], axis=1)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A likelihood-ratio test, calibrated by labels redrawn under the hypothesis.
+
+    Attributes:
+        statistic: twice the log likelihood that the hypothesis loses.
+        p_value: the share of redrawn labels that lose at least as much.
+        T: likeliest matrices without the hypothesis: (C, C), or (G, C, C) by group.
+        classes: classes j whose column speaks against the hypothesis most plainly, see the test.
+    """
+
+    statistic: float
+    p_value: float
+    T: Array
+    classes: tuple[int, ...]
+
+
+def dominance_test(
+    clean_probs: ArrayLike | Tensor, labels: ArrayLike | Tensor, *, resamples: int = 99, seed: int = 0
+) -> Comparison:
+    """Do the labels contradict a T whose diagonal entry is the largest of its column?
+
+    Real noise may: in Clothing1M most sweaters are labelled as knitwear. A T that is forced to be dominant is
+    then wrong without notice. The posteriors must not rest on the same assumption, so take them from a model of a
+    few clean labels. ``classes`` of the answer are those that get another label more often than their own.
+
+    Args:
+        clean_probs: (N, C) clean class posteriors.
+        labels: (N,) noisy labels in ``0 .. C-1``.
+        resamples: label sets redrawn under the hypothesis.
+        seed: of the redrawn labels.
+    """
+    h = validate_posteriors(clean_probs, "clean_probs")
+    y = validate_labels(labels, *h.shape)
+    T = likeliest_transition(y, h)
+    restricted = likeliest_transition(y, h, dominant=True)
+
+    def lost(y: Indices) -> float:
+        rows = split_by_label(y, h)
+        free, dominant = (climb_transition(rows, _inner(restricted)[None], flag)[0] for flag in (False, True))
+        return 2 * (_log_likelihood(y, h, free) - _log_likelihood(y, h, dominant))
+
+    contradicting = tuple(int(j) for j in np.flatnonzero(T.argmax(axis=0) != np.arange(len(T))))
+    return Comparison(*_calibrate(lost, y, h, restricted, resamples, seed), T, contradicting)
+
+
+def common_transition_test(
+    clean_probs: ArrayLike | Tensor,
+    labels: ArrayLike | Tensor,
+    groups: ArrayLike,
+    *,
+    resamples: int = 99,
+    seed: int = 0,
+) -> Comparison:
+    """Do the labels contradict one T for all groups of rows, such as sources, annotators or feature clusters?
+
+    ``classes`` of the answer are those whose noise rates differ by more than 0.1 between groups.
+
+    Args:
+        clean_probs: (N, C) clean class posteriors.
+        labels: (N,) noisy labels in ``0 .. C-1``.
+        groups: (N,) group of each row, at least two different ones.
+        resamples: label sets redrawn under the hypothesis.
+        seed: of the redrawn labels.
+    """
+    h = validate_posteriors(clean_probs, "clean_probs")
+    y = validate_labels(labels, *h.shape)
+    try:
+        names, group = np.unique(np.asarray(groups), return_inverse=True)
+    except TypeError:
+        raise TypeError("groups must be of one type that can be ordered, such as all numbers or all texts.") from None
+    if group.shape != y.shape or len(names) < 2:
+        raise ValueError(
+            f"groups must name one of at least 2 groups for each of {len(y)} rows, "
+            f"but have shape {np.shape(groups)} and {len(names)} different values."
+        )
+    pooled = likeliest_transition(y, h)
+    members = [group == g for g in range(len(names))]
+
+    def fit(y: Indices, here: NDArray[np.bool_] | slice) -> Array:
+        return climb_transition(split_by_label(y[here], h[here]), _inner(pooled)[None])[0]
+
+    def lost(y: Indices) -> float:
+        apart = sum(_log_likelihood(y[here], h[here], fit(y, here)) for here in members)
+        return 2 * (apart - _log_likelihood(y, h, fit(y, slice(None))))
+
+    T = np.stack([fit(y, here) for here in members])
+    spread = np.ptp(np.diagonal(T, axis1=1, axis2=2), axis=0)
+    contradicting = tuple(int(j) for j in np.flatnonzero(spread > 0.1))
+    return Comparison(*_calibrate(lost, y, h, pooled, resamples, seed), T, contradicting)
+
+
+def _inner(T: Array) -> Array:
+    """T moved off the boundary, which EM could not leave."""
+    return 0.95 * T + 0.05 / len(T)
+
+
+def _log_likelihood(y: Indices, h: Array, T: Array) -> float:
+    return float(np.log(np.maximum((h * T[y]).sum(axis=1), 1e-300)).sum())
+
+
+def _calibrate(
+    lost: Callable[[Indices], float], y: Indices, h: Array, T: Array, resamples: int, seed: int
+) -> tuple[float, float]:
+    """The statistic of the labels, and its p-value among labels redrawn from T."""
+    if resamples < 19:
+        raise ValueError(f"resamples must be at least 19, for a p-value of 0.05 to exist, but is {resamples}.")
+    generator = np.random.default_rng(seed)
+    cumulative = (h @ T.T).cumsum(axis=1)[:, :-1]
+    observed = lost(y)
+    redrawn = [lost((generator.random((len(h), 1)) > cumulative).sum(axis=1)) for _ in range(resamples)]
+    return observed, (1 + sum(value >= observed for value in redrawn)) / (1 + resamples)
