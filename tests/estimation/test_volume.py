@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from volmin import noise, transition_error
 from volmin.estimation import estimate_transition, minimum_volume
-from volmin.estimation.geometry import PENALTIES, PathPoint
+from volmin.estimation.geometry import PENALTIES, PathPoint, before_collapse, soft_to_hard
 from volmin.estimation.volume import calibration, preferred, tempered
 from volmin.transition import DegenerateTransitionWarning
 
@@ -97,6 +98,32 @@ def test_the_default_simplex_stands_until_the_labels_reject_it():
     fits = np.random.default_rng(0).normal(size=(len(path), 1000))
     assert path[preferred(path, 1e-3 * fits)].penalty == 80
     assert path[preferred(path, fits - 10 * np.arange(len(path))[:, None])].penalty == PENALTIES[0]
+
+
+def test_posteriors_of_a_barely_trained_network_do_not_hide_the_noise():
+    """A hard simplex around them falls open to T = I, which explains any posteriors."""
+    generator, C, rows = np.random.default_rng(0), 4, 1000
+    T, clean = noise.pair(C, 0.45), np.arange(rows) % C
+    labels = noise.corrupt(clean, T, seed=0)
+    h = softmax(4 * np.eye(C)[clean] + generator.normal(size=(rows, C)), axis=1)
+    probs = softmax(np.log(h @ T.T + 0.005) + 0.2 * generator.normal(size=(rows, C)), axis=1)
+    hardest = soft_to_hard(probs, np.ones(rows), 100)[-1]
+    assert transition_error(np.eye(C), hardest.transition) < 0.05
+    assert transition_error(T, minimum_volume(probs, labels).transition) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("volumes", "kept"),
+    [
+        ((-7.6, -5.5, -5.2, 0.0, 0.0, 0.0), 3),  # at rest at the noise, then given up
+        ((-0.53, -0.29, -0.28, -0.21, -0.03, 0.0), 4),
+        ((-6.2, -2.1, -0.5, -0.1, 0.0, 0.0), 6),  # clean labels
+        ((-3.7, -3.55, -3.53, -3.52, -3.52, -3.52), 6),
+    ],
+)
+def test_the_path_ends_where_the_simplex_falls_open(volumes, kept):
+    path = [PathPoint(mu, np.eye(2), volume, True) for mu, volume in zip(PENALTIES, volumes, strict=True)]
+    assert before_collapse(path) == path[:kept]
 
 
 def test_two_classes():

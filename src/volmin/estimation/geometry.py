@@ -12,6 +12,7 @@ the hard end the optimiser does not leave the neighbourhood of T = I.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,9 @@ from volmin.transition import start_value
 Matrix = NDArray[np.float64]
 
 PENALTIES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
+REST, JUMP = 0.6, 0.2
+"""Of the log volume for the price before: at rest if more is left, collapsed if less."""
+
 SOFTNESS = 2e-3
 """tau: how far from the facet, in probability, the fine turns from zero to linear."""
 
@@ -68,6 +72,21 @@ def soft_to_hard(probs: Matrix, weights: Matrix, max_iterations: int) -> list[Pa
         T = dominant(w, C)[0]
         path.append(PathPoint(penalty, T, float(np.linalg.slogdet(T)[1]), bool(fit.success)))
     return path
+
+
+def before_collapse(path: Sequence[PathPoint]) -> list[PathPoint]:
+    """The path up to where a simplex that had held its size falls open to the whole one, T = I, at once.
+
+    A T that is the identity holds any posteriors, so it says nothing of them. Where labels are clean, the volume
+    grows towards it steadily, by half or more with each doubling of the price. Where they are noisy, it comes to rest
+    at the noise; if then the price of posteriors with large errors becomes too high, all of the noise is given up.
+    """
+    volumes = [point.log_volume for point in path]
+    for k in range(2, len(path)):
+        at_rest = volumes[k - 1] < REST * volumes[k - 2]
+        if at_rest and volumes[k] > JUMP * volumes[k - 1]:
+            return list(path[:k])
+    return list(path)
 
 
 def soft_hinge(

@@ -26,7 +26,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 
 from volmin.estimation.confident import confident
-from volmin.estimation.geometry import PathPoint, coreset, soft_to_hard, unmix
+from volmin.estimation.geometry import PathPoint, before_collapse, coreset, soft_to_hard, unmix
 from volmin.estimation.inputs import checked_posteriors
 from volmin.estimation.label_fit import (
     LabelFit,
@@ -74,7 +74,7 @@ class MinimumVolume:
     Attributes:
         transition: (C, C) matrix ``T[i, j] = P(noisy = i | clean = j)``.
         reading: ``"labels"`` if T was fitted to the noisy labels, ``"geometry"`` if it is the simplex alone.
-        path: the simplices from soft to hard.
+        path: the simplices from soft to hard, as far as they say anything.
         penalty: mu of the simplex that was chosen; NaN for the labels' fit.
         temperature: by which the log posteriors were multiplied to calibrate them; 1 if not needed.
         gain: mean log-likelihood of unseen noisy labels under the labels' fit, above that of the best
@@ -150,7 +150,7 @@ def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator, doubt: floa
     temperature = calibration(P[rows], y[rows])
     P = tempered(P, temperature)
     steps = iterations(P.shape[1])
-    path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), steps)
+    path = before_collapse(soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), steps))
     fits = [log_likelihood(unmix(P[rows], point.transition) @ point.transition.T, y[rows]) for point in path]
     chosen = preferred(path, fits)
 
