@@ -106,10 +106,11 @@ def test_posteriors_of_a_barely_trained_network_do_not_hide_the_noise():
     T, clean = noise.pair(C, 0.45), np.arange(rows) % C
     labels = noise.corrupt(clean, T, seed=0)
     h = softmax(4 * np.eye(C)[clean] + generator.normal(size=(rows, C)), axis=1)
-    probs = softmax(np.log(h @ T.T + 0.005) + 0.2 * generator.normal(size=(rows, C)), axis=1)
-    hardest = soft_to_hard(probs, np.ones(rows), 100)[-1]
+    probs = softmax(np.log(h @ T.T + 0.005) + 0.1 * generator.normal(size=(rows, C)), axis=1)
+    found = minimum_volume(probs, labels, doubt=np.inf)  # by the geometry alone
+    hardest = soft_to_hard(tempered(probs, found.temperature), np.ones(rows), 100)[-1]
     assert transition_error(np.eye(C), hardest.transition) < 0.05
-    assert transition_error(T, minimum_volume(probs, labels).transition) < 0.15
+    assert transition_error(T, found.transition) < 0.25
 
 
 @pytest.mark.parametrize(
