@@ -16,17 +16,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
+from volmin import networks
 from volmin.data import AUGMENTATIONS, CropFlip
 from volmin.experiments.run import read_metrics, run, set_up
 from volmin.experiments.spec import RunSpec, resolve
+from volmin.networks.fast_cnn import PassingConv2d, Whitening
 from volmin.storage import read_json, write_json
 
 AUGMENTATIONS["crop_2_flip"] = CropFlip(2)
+networks.BUILDERS["random_start"] = lambda shape, num_classes: random_start(networks.fast_cnn(num_classes))
 CHANGES: dict[str, Mapping[str, Any]] = {
     "as it is": {},
+    "random start of the network": {"network": "random_start"},
     "half the batch": {"recipe": {"batch_size": 128, "lr": 0.1}},
     "half the learning rate": {"recipe": {"lr": 0.1}},
     "twice the weight decay": {"recipe": {"weight_decay": 1e-3}},
@@ -45,7 +51,21 @@ def changed(change: Mapping[str, Any]) -> RunSpec:
     spec = resolve("cifar10", "sym:0.2", "volminnet", preset="fast", epochs=5)
     recipe = replace(spec.recipe, **change.get("recipe", {}))
     options = {**spec.options, **change.get("options", {})}
-    return replace(spec, recipe=recipe, options=options, augmentation=change.get("augmentation", spec.augmentation))
+    network, augmentation = change.get("network", spec.network), change.get("augmentation", spec.augmentation)
+    return replace(spec, recipe=recipe, options=options, network=network, augmentation=augmentation)
+
+
+def random_start(net: nn.Sequential) -> nn.Sequential:
+    """The same network from a library's convolutions: they start anywhere, and all weights are learned."""
+
+    def plain(layer: nn.Module) -> nn.Module:
+        if isinstance(layer, Whitening):
+            return nn.Conv2d(layer.filters.shape[1], layer.out_channels, 2)
+        if isinstance(layer, PassingConv2d):
+            return nn.Conv2d(layer.in_channels, layer.out_channels, 3, padding=1, bias=False)
+        return layer
+
+    return nn.Sequential(*map(plain, net)).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
 
 def main() -> None:

@@ -46,14 +46,6 @@ def test_the_gradient_of_a_pooled_convolution():
     assert torch.autograd.gradcheck(PooledConvolution.apply, inputs)
 
 
-@pytest.mark.parametrize(("channels", "side"), [(3, 32), (1, 28)])
-def test_the_fast_cnn_takes_small_images(channels, side):
-    net = networks.build("fast_cnn", (channels, side, side), 10)
-    assert net(torch.zeros(2, channels, side, side)).shape == (2, 10)
-    weights = 24 * channels * 4 + 9 * (24 * 32 + 32 * 32 + 32 * 128 + 3 * 128 * 128) + 128 * 10
-    assert parameters(net) == weights + 24 + 4 * (32 + 128 + 128) + 10
-
-
 def test_mlp_flattens_and_has_the_widths_asked_for():
     net = networks.mlp(12, 4, hidden=(5, 6))
     assert net(torch.zeros(3, 3, 4)).shape == (3, 4)
@@ -91,6 +83,19 @@ def test_weights_that_cannot_be_drawn_anew_are_named():
 
     with pytest.raises(ValueError, match="matrix stayed as they were"):
         networks.fresh_copy(Own())
+
+
+def test_a_layer_that_starts_at_constants_has_been_drawn_anew():
+    class Passing(nn.Linear):
+        def reset_parameters(self):
+            nn.init.eye_(self.weight)
+            nn.init.zeros_(self.bias)
+
+    net = Passing(3, 3)
+    with torch.no_grad():
+        net.weight.fill_(5)
+    assert torch.equal(networks.fresh_copy(net).weight, torch.eye(3))
+    assert torch.equal(networks.fresh_copy(Passing(3, 3)).weight, torch.eye(3))
 
 
 def test_networks_by_name():

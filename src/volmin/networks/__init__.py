@@ -10,6 +10,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from volmin.networks.fast_cnn import FastCNN
 from volmin.networks.lenet import LeNet5
 from volmin.networks.resnets import resnet18, resnet32, resnet34, resnet50
 from volmin.networks.weights import load_weights
@@ -39,26 +40,8 @@ def lenet5(num_classes: int = 10) -> nn.Module:
 
 
 def fast_cnn(num_classes: int = 10, in_channels: int = 3, widths: Sequence[int] = (32, 128, 128)) -> nn.Module:
-    """A small network for small images that trains well in few epochs, for CPUs (498,114 parameters for CIFAR-10).
-
-    Three blocks after the design of Jordan's "94 % on CIFAR-10 in 3.29 seconds" (2024), at half its width: the pooling
-    comes before the first normalisation of a block, so that three quarters of the pixels are never normalised.
-    """
-    channels = 24
-    layers: list[nn.Module] = [nn.Conv2d(in_channels, channels, 2), nn.GELU()]
-    for width in widths:
-        layers += [
-            nn.Conv2d(channels, width, 3, padding=1, bias=False),
-            nn.MaxPool2d(2),
-            nn.BatchNorm2d(width),
-            nn.GELU(),
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
-            nn.BatchNorm2d(width),
-            nn.GELU(),
-        ]
-        channels = width
-    net = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
-    return net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    """A small network for small images that trains well in few epochs, for CPUs (497,826 parameters for CIFAR-10)."""
+    return FastCNN(num_classes, in_channels, widths)
 
 
 def mlp(in_features: int, num_classes: int, hidden: Sequence[int] = (128,)) -> nn.Module:
@@ -85,7 +68,7 @@ class Standardize(nn.Module):
         return (x - self.mean) / self.scale
 
 
-_BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "fast_cnn": lambda shape, num_classes: fast_cnn(num_classes, shape[0]),
     "lenet5": lambda shape, num_classes: lenet5(num_classes),
     "mlp": lambda shape, num_classes: mlp(prod(shape), num_classes),
@@ -111,7 +94,7 @@ DESCRIPTIONS = {
 
 def names() -> list[str]:
     """Names that ``build`` takes."""
-    return sorted(_BUILDERS)
+    return sorted(BUILDERS)
 
 
 def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -121,24 +104,30 @@ def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Modul
         raise ValueError(f"The network {name} takes images, but the data are rows of shape {input_shape}: take mlp.")
     if name == "lenet5" and input_shape != (1, 28, 28):
         raise ValueError(f"lenet5 takes grey images of 28 x 28 pixels, but these have the shape {input_shape}.")
-    return _BUILDERS[name](input_shape, num_classes)
+    return BUILDERS[name](input_shape, num_classes)
 
 
 def check_name(name: str) -> None:
     """Refuse a name that ``build`` does not take."""
-    if name not in _BUILDERS:
+    if name not in BUILDERS:
         raise ValueError(f"Unknown network {name!r}. Choose one of: {', '.join(names())}.")
 
 
 def reset_parameters(net: nn.Module) -> None:
     """Draw all parameters of ``net`` anew, as its layers do when they are made."""
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
-    for module in net.modules():
+    drawn = set()
+    for name, module in net.named_modules():
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):
             reset()
-    # Constant starts (a batch norm's ones) stay the same by right; a random weight that stays has been missed.
-    missed = [name for name, p in net.named_parameters() if torch.equal(p, before[name]) and p.unique().numel() > 1]
+            drawn.add(name)
+    # A layer may start at constants by right; a weight that stays although nobody claims to draw it has been missed.
+    missed = [
+        name
+        for name, p in net.named_parameters()
+        if name.rpartition(".")[0] not in drawn and torch.equal(p, before[name]) and p.unique().numel() > 1
+    ]
     if missed:
         raise ValueError(
             f"Cannot draw the network's weights anew: {', '.join(missed)} stayed as they were. "
