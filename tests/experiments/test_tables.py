@@ -76,12 +76,27 @@ def test_the_terminal_shows_ours_above_the_papers(table):
     console.print(tables.terminal(table, "mnist"))
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
     assert lines == [
-        "mnist          sym:0.2         pair:0.45",
-        "Forward      98.61 (1)         75.00 (1)",
-        "           98.60 +0.01       75.06 −0.06",
-        "VolMinNet            ·  98.50 ± 0.71 (2)",
-        "                 98.74       99.00 −0.50",
+        "mnist         sym:0.2      pair:0.45",
+        "Forward     98.61 (1)      75.00 (1)",
+        "          98.60 +0.01    75.06 −0.06",
+        "VolMinNet           · 98.50±0.71 (2)",
+        "                98.74    99.00 −0.50",
     ]
+
+
+@pytest.mark.parametrize("name", ["table1", "table3", "figure4", "figure5"])
+def test_a_full_table_fits_a_terminal_of_80_characters(name):
+    study = paper.study(name).select([paper.study(name).datasets[0]], seeds=5)
+    result = {"accuracy": 0.985, "transition_error": 0.123}
+    records = [
+        RunRecord(spec.as_json(), {key: value + spec.seed / 1000 for key, value in result.items()})
+        for spec in study.specs()
+    ]
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(tables.terminal(tables.build_table(study, records), study.datasets[0]))
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert text.count("±") == text.count("(5)") == len(study.rows) * len(study.noises)
 
 
 def test_markdown_says_what_was_not_run(table):

@@ -209,7 +209,8 @@ def _text(study: Study, cell: Cell) -> CellText:
 
 def terminal(table: ResultTable, dataset: str) -> TerminalTable:
     """For a terminal: below each of our numbers, in grey, the paper's and the difference."""
-    view = TerminalTable(box=None, padding=(0, 2, 0, 0))
+    # Four columns of mean, deviation and seeds just fit 80 characters; a narrower terminal would cut numbers off.
+    view = TerminalTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     view.add_column(escape(dataset), header_style="bold", no_wrap=True)
     for noise in columns(table, dataset):
         view.add_column(noise, header_style="dim", justify="right", no_wrap=True)
@@ -220,7 +221,8 @@ def terminal(table: ResultTable, dataset: str) -> TerminalTable:
 
 
 def _in_terminal(cell: CellText, second_line: bool) -> str:
-    number = f"[bold green]{cell.ours}[/bold green]" if cell.best else cell.ours
+    number = cell.ours.replace(" ± ", "±")
+    number = f"[bold green]{number}[/bold green]" if cell.best else number
     ours = f"{number} ({cell.seeds})" if cell.ours else "·"
     # The paper's deviation is left out: four columns of it do not fit a terminal.
     paper = f"{cell.paper.partition(' ± ')[0]} {cell.difference}".rstrip()
