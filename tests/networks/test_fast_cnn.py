@@ -70,3 +70,8 @@ def test_two_networks_start_in_different_places():
     net = networks.fast_cnn()
     twin = networks.fresh_copy(net)
     assert not torch.allclose(net.eval()(x), twin.eval()(x))
+
+
+def test_it_starts_undecided():
+    torch.manual_seed(0)
+    assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.2
