@@ -1,13 +1,38 @@
+import warnings
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from volmin import noise
+from volmin import cli, noise
 from volmin.data import load_dataset
 from volmin.data.splits import noisy_split
 
 torch.set_num_threads(1)  # small nets gain nothing from threads, and the tests run in parallel
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """A function that runs a command in this process: importing torch anew takes longer than most commands."""
+    monkeypatch.setattr("warnings.formatwarning", warnings.formatwarning)  # the command line has its own
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["volmin", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return Done(end.value.code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

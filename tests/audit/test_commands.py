@@ -1,7 +1,6 @@
 """volmin audit, from a raw table to a corrected one, in the shapes that tables really have."""
 
 import json
-import warnings
 
 import numpy as np
 import polars as pl
@@ -10,23 +9,8 @@ from PIL import Image
 from sklearn.neighbors import KNeighborsClassifier
 
 import volmin
-from volmin import cli, noise
+from volmin import noise
 from volmin.transition import transition_error
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command in this process; gives its exit code and what it printed."""
-    monkeypatch.setattr("warnings.formatwarning", warnings.formatwarning)  # the command line has its own
-
-    def command(*arguments):
-        monkeypatch.setattr("sys.argv", ["volmin", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        return end.value.code, out, err
-
-    return command
 
 
 @pytest.fixture
@@ -43,10 +27,10 @@ def people(tmp_path, text, encoding="utf-8", name="people.csv"):
     return path
 
 
-def test_from_a_raw_table_to_a_corrected_one(run, table, mislabelled, tmp_path):
+def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_path):
     out = tmp_path / "audit"
     audit = ("audit", table, "--label", "label")
-    code, shown, _ = run(*audit, "--clean", "truth", "--model", "logistic", "--out", out)
+    code, shown, _ = command(*audit, "--clean", "truth", "--model", "logistic", "--out", out)
     assert code == 0
     for words in (
         "labels in 10 classes",
@@ -70,11 +54,11 @@ def test_from_a_raw_table_to_a_corrected_one(run, table, mislabelled, tmp_path):
     assert mislabelled.wrong[flagged].mean() >= 0.85
     assert mislabelled.wrong[flagged].sum() >= 0.85 * mislabelled.wrong.sum()
 
-    assert run("report", out, "--out", tmp_path / "again")[0] == 0
+    assert command("report", out, "--out", tmp_path / "again")[0] == 0
     assert f"{content['noise_rate']:.1%}".rstrip("%") in (tmp_path / "again" / "report.html").read_text()
 
     issues.with_columns(decision=pl.lit("wrong")).write_csv(tmp_path / "decisions.csv")
-    code, shown, _ = run(*audit, "--apply", tmp_path / "decisions.csv")
+    code, shown, _ = command(*audit, "--apply", tmp_path / "decisions.csv")
     assert code == 0
     assert f"{len(flagged)} of 1,797 labels changed" in shown
     before, after = pl.read_csv(table), pl.read_csv(tmp_path / "digits-corrected.csv")
@@ -89,14 +73,14 @@ def test_from_a_raw_table_to_a_corrected_one(run, table, mislabelled, tmp_path):
     )
     assert corrected > given + 0.05
     # The decisions are made for the table as it was.
-    code, _, err = run(
+    code, _, err = command(
         "audit", tmp_path / "digits-corrected.csv", "--label", "label", "--apply", tmp_path / "decisions.csv"
     )
     assert code == 2
     assert "have been applied already" in err
 
 
-def test_probabilities_and_a_table_of_labels_only(run, mislabelled, tmp_path):
+def test_probabilities_and_a_table_of_labels_only(command, mislabelled, tmp_path):
     pl.DataFrame({"label": mislabelled.labels}).write_parquet(tmp_path / "labels.parquet")
     np.save(tmp_path / "probs.npy", mislabelled.probs)
     out = tmp_path / "audit"
@@ -110,19 +94,19 @@ def test_probabilities_and_a_table_of_labels_only(run, mislabelled, tmp_path):
         "--out",
         out,
     )
-    code, _, err = run(*arguments)
+    code, _, err = command(*arguments)
     assert (code, err) == (0, "")
     flagged = pl.read_csv(out / "issues.csv")["row"].to_numpy()
     assert mislabelled.wrong[flagged].mean() >= 0.85
     assert mislabelled.wrong[flagged].sum() >= 0.85 * mislabelled.wrong.sum()
 
 
-def test_a_folder_of_images(run, mislabelled, tmp_path):
+def test_a_folder_of_images(command, mislabelled, tmp_path):
     root, some = tmp_path / "photos", np.arange(600)
     for row, picture, label in zip(some, mislabelled.pixels(), mislabelled.labels, strict=False):
         (root / f"digit {label}").mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture[0]).save(root / f"digit {label}" / f"{row:04d}.png")
-    code, shown, _ = run("audit", root, "--model", "logistic", "--out", tmp_path / "audit")
+    code, shown, _ = command("audit", root, "--model", "logistic", "--out", tmp_path / "audit")
     assert code == 0
     assert "600 labels in 10 classes" in shown
     assert "data:image/" in (tmp_path / "audit" / "report.html").read_text()
@@ -130,14 +114,14 @@ def test_a_folder_of_images(run, mislabelled, tmp_path):
     wrong = mislabelled.wrong[[int(name[-8:-4]) for name in issues["name"]]]
     assert wrong.mean() >= 0.85
     issues.with_columns(decision=pl.lit("wrong")).write_csv(tmp_path / "decisions.csv")
-    code, shown, _ = run("audit", root, "--apply", tmp_path / "decisions.csv")
+    code, shown, _ = command("audit", root, "--apply", tmp_path / "decisions.csv")
     assert code == 0
     assert f"{len(issues)} of 600 labels changed" in shown
     assert len(list((tmp_path / "photos-corrected").rglob("*.png"))) == 600
     assert len(list((tmp_path / "photos-corrected").rglob("*-was-*.png"))) == len(issues)
 
 
-def test_a_table_of_images_with_true_labels(run, mislabelled, tmp_path):
+def test_a_table_of_images_with_true_labels(command, mislabelled, tmp_path):
     rows = ["file,given,truth"]
     for row, picture, label, true in zip(
         range(600), mislabelled.pixels(), mislabelled.labels, mislabelled.clean, strict=False
@@ -156,7 +140,7 @@ def test_a_table_of_images_with_true_labels(run, mislabelled, tmp_path):
         "--model",
         "logistic",
     )
-    code, shown, _ = run(*audit, "--out", tmp_path / "audit")
+    code, shown, _ = command(*audit, "--out", tmp_path / "audit")
     assert code == 0
     assert f"200 known labels: {mislabelled.wrong[:200].mean():.1%} of them were wrong" in " ".join(shown.split())
 
@@ -167,7 +151,7 @@ def rows_of(clean, seed=0):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
-def test_a_table_as_people_have_them(run, tmp_path, encoding):
+def test_a_table_as_people_have_them(command, tmp_path, encoding):
     """Missing values, a constant, copies of rows, text with commas and line ends, a class of two rows, accents."""
     clean = np.repeat(np.arange(3), 60)
     labels = noise.corrupt(clean, noise.pair(3, 0.2), seed=0)
@@ -179,7 +163,7 @@ def test_a_table_as_people_have_them(run, tmp_path, encoding):
     lines += [lines[-1], *["0,0,1,x,selten"] * 2]
     path = people(tmp_path, "\n".join(lines) + "\n", encoding)
     with pytest.warns(UserWarning, match=r"fewer than 5 rows and are not judged \(selten\)"):
-        code, shown, err = run("audit", path, "--label", "job", "--model", "logistic", "--out", tmp_path / "audit")
+        code, shown, err = command("audit", path, "--label", "job", "--model", "logistic", "--out", tmp_path / "audit")
     assert code == 0, err
     assert "1 class has too few rows to be judged, so their labels count as right: selten" in shown
     issues = pl.read_csv(tmp_path / "audit" / "issues.csv")
@@ -187,7 +171,7 @@ def test_a_table_as_people_have_them(run, tmp_path, encoding):
     assert set(issues["given"]) <= {"Gärtner", "Koch, Bäcker", "'=Arzt"}
 
 
-def test_labels_that_are_fractions(run, tmp_path):
+def test_labels_that_are_fractions(command, tmp_path):
     clean = np.repeat(np.arange(3), 50)
     labels = noise.corrupt(clean, noise.pair(3, 0.2), seed=0) + 0.5
     x = rows_of(clean)
@@ -202,7 +186,7 @@ def test_labels_that_are_fractions(run, tmp_path):
         "--out",
         tmp_path / "audit",
     )
-    assert run(*arguments)[0] == 0
+    assert command(*arguments)[0] == 0
     assert set(pl.read_csv(tmp_path / "audit" / "issues.csv")["given"]) <= {0.5, 1.5, 2.5}
 
 
@@ -225,7 +209,7 @@ def test_labels_that_are_fractions(run, tmp_path):
         (["gap.csv", "--label", "y"], "is empty in 1 of 3 rows"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(run, tmp_path, monkeypatch, arguments, message):
+def test_bad_input_is_one_line_and_nothing_is_written(command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     people(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6, name="t.csv")
     people(tmp_path, "x,y\n" + "".join(f"1,{row / 7}\n" for row in range(40)), name="number.csv")
@@ -233,7 +217,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(run, tmp_path, monkeypatch
     people(tmp_path, "row,given,suggested,decision\n", name="d.csv")
     np.save("p.npy", np.full((3, 2), 0.5))
     before = sorted(tmp_path.iterdir())
-    code, out, err = run("audit", *arguments)
+    code, out, err = command("audit", *arguments)
     assert code == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
@@ -241,10 +225,10 @@ def test_bad_input_is_one_line_and_nothing_is_written(run, tmp_path, monkeypatch
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_pickled_arrays_are_never_opened(run, tmp_path):
+def test_pickled_arrays_are_never_opened(command, tmp_path):
     np.save(tmp_path / "p.npy", np.array([{"code": "to run"}]), allow_pickle=True)
     path = people(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6)
-    code, _, err = run("audit", path, "--label", "y", "--probs", tmp_path / "p.npy")
+    code, _, err = command("audit", path, "--label", "y", "--probs", tmp_path / "p.npy")
     assert code == 2
     assert "is not a NumPy array file" in err
 

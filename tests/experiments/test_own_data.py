@@ -1,7 +1,6 @@
 """Runs on data of one's own, on labels from files, and their use on new rows."""
 
 import json
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from PIL import Image
 
 from volmin import load_dataset, load_run, noise, transition_error
-from volmin.cli import main
 from volmin.data import DataError
 from volmin.experiments import run, spec
 from volmin.experiments.sources import Source
@@ -227,26 +225,10 @@ def table_of_images(tmp_path):
     return tmp_path / "photos.csv"
 
 
-@pytest.fixture
-def train(monkeypatch):
-    """The exit code of ``volmin train`` with these options, in this process."""
-
-    def run_command(*options):
-        monkeypatch.setattr("sys.argv", ["volmin", "train", *map(str, options)])
-        monkeypatch.setattr("warnings.formatwarning", warnings.formatwarning)
-        try:
-            main()
-        except SystemExit as stopped:
-            return stopped.code or 0
-        return 0
-
-    return run_command
-
-
-def test_a_table_of_images_is_learned_from(table_of_images, tmp_path, train):
-    command = ["--dataset", str(table_of_images), "--label", "given", "--clean", "true", "--images"]
-    command += ["--size", "16", "--epochs", "6", "--method", "cross_entropy", "--out", str(tmp_path / "runs")]
-    assert train(*command) == 0
+def test_a_table_of_images_is_learned_from(table_of_images, tmp_path, command):
+    train = ["train", "--dataset", table_of_images, "--label", "given", "--clean", "true", "--images"]
+    train += ["--size", "16", "--epochs", "6", "--method", "cross_entropy", "--out", tmp_path / "runs"]
+    assert command(*train).code == 0
     (folder,) = (tmp_path / "runs").iterdir()
     content = json.loads((folder / "spec.json").read_text())
     assert content["dataset"] == "images"
@@ -254,7 +236,7 @@ def test_a_table_of_images_is_learned_from(table_of_images, tmp_path, train):
     assert json.loads((folder / "result.json").read_text())["accuracy"] > 0.9
     # Another content of an image is another run.
     Image.new("L", (20, 20), 90).save(tmp_path / "photos" / "7.png")
-    assert train(*command) == 0
+    assert command(*train).code == 0
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
@@ -276,10 +258,11 @@ def test_a_table_of_images_has_true_labels_where_it_names_them(table_of_images):
         (["--dataset", "digits", "--network", "lenet5"], "take mlp"),
     ],
 )
-def test_what_does_not_go_together_is_said(table_of_images, tmp_path, capsys, train, options, message):
+def test_what_does_not_go_together_is_said(table_of_images, tmp_path, command, options, message):
     given = [text.format(table=table_of_images) for text in options]
-    assert train(*given, "--out", tmp_path / "runs") == 2
-    assert message in " ".join(capsys.readouterr().err.split())
+    done = command("train", *given, "--out", tmp_path / "runs")
+    assert done.code == 2
+    assert message in done.err
 
 
 def test_another_network_is_recorded():

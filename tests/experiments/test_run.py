@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -27,10 +28,19 @@ def without_times(result):
     return {key: value for key, value in result.items() if not key.startswith("seconds")}
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, digits):
+    out, experiment = tmp_path_factory.mktemp("trained"), run.set_up(resolve(), dataset=digits)
+    return run.run(experiment, out), experiment.spec.folder(out), experiment
+
+
 @pytest.fixture
-def finished(tmp_path, digits):
-    experiment = run.set_up(resolve(), dataset=digits)
-    return run.run(experiment, tmp_path), experiment.spec.folder(tmp_path), experiment
+def finished(trained, tmp_path):
+    """A finished run, in a folder that may be damaged."""
+    result, folder, experiment = trained
+    copy = experiment.spec.folder(tmp_path)
+    shutil.copytree(folder, copy)
+    return result, copy, experiment
 
 
 def test_a_run_folder_holds_what_it_should(finished):

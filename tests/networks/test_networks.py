@@ -3,47 +3,10 @@ import torch
 from torch import nn
 
 from volmin import networks
-from volmin.networks.lenet import PooledConvolution
 
 
 def parameters(net):
     return sum(p.numel() for p in net.parameters())
-
-
-def test_lenet5_is_the_authors_network():
-    net = networks.lenet5()
-    assert parameters(net) == 61_706
-    assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
-    assert networks.lenet5(3)(torch.zeros(1, 1, 28, 28)).shape == (1, 3)
-
-
-def published_lenet5(net, x):
-    pool = nn.MaxPool2d(2)
-    return net.head(pool(net.conv2(pool(net.conv1(x).relu())).relu()).flatten(1))
-
-
-@pytest.mark.parametrize("count", [1, 5, 128])
-def test_lenet5_computes_what_the_published_order_of_its_layers_does(count):
-    torch.manual_seed(0)
-    net, x = networks.lenet5(), torch.randn(count, 1, 28, 28)
-    # Black borders, as digits have: windows whose four outputs are equal.
-    x[:, :, :10] = -0.42
-    expected, given = published_lenet5(net, x).square().mean(), net(x).square().mean()
-    assert torch.allclose(given, expected, atol=1e-6)
-    for wanted, found in zip(*(torch.autograd.grad(loss, net.parameters()) for loss in (expected, given)), strict=True):
-        assert torch.allclose(found, wanted, atol=1e-5)
-
-
-def test_lenet5_computes_the_same_one_by_one_as_a_gpu_does():
-    net, x = networks.lenet5(), torch.randn(3, 1, 28, 28)
-    assert torch.allclose(net._one_by_one(x), net._side_by_side(x), atol=1e-6)
-
-
-def test_the_gradient_of_a_pooled_convolution():
-    torch.manual_seed(0)
-    x, weight, bias = torch.randn(8, 2, 6, 3), torch.randn(3, 2, 3, 3), torch.randn(3)
-    inputs = [tensor.double().requires_grad_() for tensor in (x, weight, bias)]
-    assert torch.autograd.gradcheck(PooledConvolution.apply, inputs)
 
 
 def test_mlp_flattens_and_has_the_widths_asked_for():
