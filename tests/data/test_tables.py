@@ -262,6 +262,8 @@ def test_an_encoder_comes_back_from_json_to_the_same_features():
     assert again.feature_names == encoder.feature_names
     with pytest.raises(DataError, match="not the content of a table encoder"):
         TableEncoder.from_json({"columns": [{"kind": "magic"}]})
+    with pytest.raises(DataError, match="'c' has a value twice"):
+        TableEncoder.from_json({"columns": [{"kind": "category", "name": "c", "values": ["x", None, "x"]}]})
 
 
 def test_rows_that_do_not_fit_the_encoding_are_refused():

@@ -226,6 +226,8 @@ class _Category:
         named = isinstance(self.name, str) and isinstance(self.values, list)
         if not named or not all(value is None or isinstance(value, str) for value in self.values):
             raise TypeError(f"the column {self.name!r} needs a name and a list of texts")
+        if len(set(self.values)) < len(self.values):
+            raise TypeError(f"the column {self.name!r} has a value twice")
 
     @property
     def feature_names(self) -> list[str]:
