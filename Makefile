@@ -33,7 +33,7 @@ docs: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/estimators.py synthetic
 	$(BIN)/python benchmarks/scatter.py
-	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/interval_coverage.py
 	$(BIN)/python benchmarks/speed.py --json results/speed.json
 	$(BIN)/python benchmarks/audit.py
 

@@ -4,7 +4,7 @@ Each repetition draws Gaussian features, clean labels from a linear softmax mode
 are computed from features and noisy labels alone. A finished repetition is a line of the output file, and the same
 command resumes where it stopped::
 
-    python benchmarks/coverage.py --repetitions 200 --out coverage.jsonl
+    python benchmarks/interval_coverage.py --repetitions 200 --out coverage.jsonl
 """
 
 from __future__ import annotations
