@@ -110,6 +110,8 @@ def test_bad_settings_are_refused(changes, message):
 
 def test_bad_data_is_refused():
     X, y, _ = noisy_blobs(60)
+    with pytest.raises(TypeError, match="name of a method must be text"):
+        NoisyLabelClassifier(method=["volminnet"]).fit(X, y)
     with pytest.raises(ValueError, match="one class only"):
         NoisyLabelClassifier().fit(X, np.full(60, "a"))
     with pytest.raises(ValueError, match="NaN"):

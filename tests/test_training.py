@@ -318,6 +318,22 @@ def test_labels_that_do_not_fit_the_classes_are_refused(in_memory):
             fit(build(), loader(labels), recipe=Recipe(epochs=1))
 
 
+@pytest.mark.parametrize(
+    ("outputs", "change", "message"),
+    [
+        (3, torch.Tensor.half, r"does not take rows x of shape \(2,\) and type torch.float16: mat1"),
+        (3, torch.Tensor.long, "type torch.int64"),
+        (3, lambda x: x[:, :1], r"rows x of shape \(1,\)"),
+        (2, lambda x: x, r"must give 3 logits for each row, one for each class, but gives \(2, 2\) for 2 rows"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_told_before_it_trains(outputs, change, message):
+    x, y, _ = blobs()
+    method = CrossEntropy(nn.Linear(2, outputs), 3)
+    with pytest.raises(ValueError, match=message):
+        fit(method, TensorLoader(change(x), y), recipe=Recipe(epochs=1))
+
+
 def test_inputs_that_are_not_numbers_stop_training():
     x, y, _ = blobs()
     x[3, 1] = math.nan

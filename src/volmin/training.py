@@ -220,6 +220,7 @@ def fit(
     method.to(fabric.device)
     train = _Batches(train_loader, method.num_classes, fabric)
     val = _Batches(val_loader, method.num_classes, fabric) if val_loader is not None else None
+    _check_network(method, train)
     phases = method.phases(recipe)
     identity = _identity(method, recipe, phases, seed, train, fabric)
 
@@ -377,6 +378,24 @@ def _check_labels(y: Tensor, num_classes: int) -> None:
         )
     if len(y) and not 0 <= int(y.min()) <= int(y.max()) < num_classes:
         raise ValueError(f"Labels must lie in 0..{num_classes - 1}, but span {int(y.min())}..{int(y.max())}.")
+
+
+def _check_network(method: Method, train: _Batches) -> None:
+    """Try the network on two rows in memory: what does not fit is better told now than by its first step."""
+    if not isinstance(train.loader, TensorLoader) or not len(train):
+        return
+    x = next(iter(train)).x[:2]
+    try:
+        with torch.random.fork_rng(), torch.no_grad():
+            logits = method.eval()(x)
+    except (RuntimeError, IndexError, TypeError) as error:
+        shape, reason = tuple(x.shape[1:]), str(error).split("\n")[0]
+        raise ValueError(f"The network does not take rows x of shape {shape} and type {x.dtype}: {reason}") from error
+    if logits.shape != (len(x), method.num_classes):
+        raise ValueError(
+            f"The network must give {method.num_classes} logits for each row, one for each class, but gives "
+            f"{tuple(logits.shape)} for {len(x)} rows."
+        )
 
 
 def _score(record: Record, selection: Selection) -> float:

@@ -72,3 +72,10 @@ def test_rows_are_held_out_class_by_class():
 def test_lengths_that_differ_are_refused():
     with pytest.raises(ValueError, match="x has 3 rows, but y has 2 labels"):
         TensorLoader(torch.zeros(3), torch.zeros(2))
+    with pytest.raises(ValueError, match="y must be a tensor or an array of numbers"):
+        TensorLoader(torch.zeros(3), None)
+    with pytest.raises(ValueError, match="x must have a row for each example"):
+        TensorLoader(torch.tensor(1.0), torch.zeros(2))
+    for size in (0, 2.5, None):
+        with pytest.raises(ValueError, match="batch_size must be a whole number"):
+            TensorLoader(torch.zeros(3), torch.zeros(3), size)

@@ -37,14 +37,16 @@ class TensorLoader:
 
     def __init__(
         self,
-        x: Tensor,
+        x: ArrayLike | Tensor,
         y: ArrayLike | Tensor,
         batch_size: int = 128,
         *,
         normalize: Callable[[Tensor], Tensor] | None = None,
         augment: Augmentation | None = None,
     ) -> None:
-        self.x, self.y, self.batch_size = x, torch.as_tensor(y), batch_size
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size must be a whole number of at least 1, but is {batch_size!r}.")
+        self.x, self.y, self.batch_size = _tensor("x", x), _tensor("y", y), batch_size
         self.normalize, self.augment = normalize, augment
         if len(self.x) != len(self.y):
             raise ValueError(f"x has {len(self.x)} rows, but y has {len(self.y)} labels.")
@@ -85,3 +87,13 @@ class TensorLoader:
         """The same rows on ``device``."""
         x, y = self.x.to(device), self.y.to(device)
         return TensorLoader(x, y, self.batch_size, normalize=self.normalize, augment=self.augment)
+
+
+def _tensor(name: str, values: ArrayLike | Tensor) -> Tensor:
+    try:
+        found = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a tensor or an array of numbers: {error}") from None
+    if not found.ndim:
+        raise ValueError(f"{name} must have a row for each example, but is a single number.")
+    return found

@@ -22,6 +22,8 @@ def names() -> list[str]:
 
 def get(name: str) -> type[Method]:
     """The method in ``volmin/methods/<name>.py``, or a class of your own as ``"package.module:Class"``."""
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a method must be text, but is {name!r}.")
     module, _, attribute = name.partition(":")
     if attribute:
         return _own(module, attribute)
