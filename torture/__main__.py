@@ -52,12 +52,12 @@ def main() -> int:
     if unknown := [part for part in options.parts if part not in parts]:
         parser.error(f"unknown parts: {', '.join(unknown)}")
     os.environ["OMP_NUM_THREADS"] = "1"
-    record: dict[str, Any] = read_record(Path(options.json)) if options.json else {}
+    done: dict[str, Any] = {}
     lost = 0
     for name in options.parts or parts:
         start = time.perf_counter()
         outcomes = parts[name]()
-        record[name] = {
+        done[name] = {
             "date": date.today().isoformat(),
             "seconds": round(time.perf_counter() - start),
             "share": options.share,
@@ -67,10 +67,10 @@ def main() -> int:
             "outcomes": [outcome.as_json() for outcome in outcomes],
         }
         lost += sum(outcome.failed for outcome in outcomes)
-        show(record[name]["outcomes"])
-        if options.json:
-            write_json(Path(options.json), record)
-    Console(highlight=False).print(summary({name: record[name] for name in options.parts or parts}), soft_wrap=True)
+        show(done[name]["outcomes"])
+        if options.json:  # read again, since another part may have been recorded meanwhile
+            write_json(Path(options.json), read_record(Path(options.json)) | {name: done[name]})
+    Console(highlight=False).print(summary(done), soft_wrap=True)
     return 1 if lost else 0
 
 
