@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -107,6 +108,28 @@ def test_training_on_a_table_of_ones_own(command, tmp_path):
     (folder,) = (tmp_path / "runs").iterdir()
     assert json.loads((folder / "encoder.json").read_text())["classes"] == ["<b>yes</b>", "no"]
     assert "already finished" in command(*arguments).out
+
+
+def test_the_name_of_a_file_neither_steers_the_terminal_nor_styles_it(command, tmp_path):
+    table = tmp_path / "\x1b]0;evil\x07 [" / "red].csv"  # to the library that styles texts, [/red] ends a style
+    table.parent.mkdir()
+    table.write_text("x,answer\n" + "".join(f"{i % 2}.{i % 7},{'ab'[i % 2]}\n" for i in range(200)))
+    audit = ("audit", table, "--label", "answer", "--model", "logistic", "--out", table.parent / "red]")
+    train = ("train", "--dataset", table, "--method", "cross_entropy", "--epochs", 1, "--out", table.parent / "red]")
+    for code, arguments in ((0, audit), (0, (*train, "--label", "answer")), (2, (*train, "--label", "other"))):
+        done = command(*arguments)
+        assert done.code == code, done.err
+        assert all(c.isprintable() or c == "\n" for c in done.out + done.err), arguments
+    assert r"\x1b]0;evil\x07 [/red].csv" in done.err
+    again = command(*train, "--label", "answer")
+    assert r"\x1b]0;evil\x07 [/red].csv, labels as given, seed 1: already finished." in " ".join(again.out.split())
+
+
+def test_a_warning_is_one_line_that_cannot_steer_the_terminal(command):
+    command("--help")
+    with warnings.catch_warnings():
+        shown = warnings.formatwarning("\x1b[31m two\nlines", UserWarning, "file.py", 1)
+    assert shown == "volmin: warning: \\x1b[31m two lines\n"
 
 
 @pytest.mark.filterwarnings("ignore::volmin.transition.DegenerateTransitionWarning")  # after one epoch

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run a command; bad input ends in one line on standard error and exit code 2."""
-    warnings.formatwarning = lambda message, *_, **__: f"volmin: warning: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"volmin: warning: {_one_line(str(message))}\n"
     try:
         status = app(standalone_mode=False)
     except typer.TyperException as error:
@@ -40,10 +40,14 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
+    print(f"volmin: {_one_line(message)}", file=sys.stderr)
+    sys.exit(BAD_INPUT)
+
+
+def _one_line(message: str) -> str:
     from volmin.progress import terminal_safe
 
-    print(f"volmin: {terminal_safe(' '.join(message.split()))}", file=sys.stderr)
-    sys.exit(BAD_INPUT)
+    return terminal_safe(" ".join(message.split()))
 
 
 @app.callback(invoke_without_command=True)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -58,10 +59,10 @@ class EpochProgress(_WithBar):
     def __init__(
         self, title: str, epochs: int, console: Console | None = None, interval: float = 10, quiet: bool = False
     ) -> None:
-        self.title, self.epochs, self.interval = title, epochs, interval
+        self.title, self.epochs, self.interval = terminal_safe(title), epochs, interval
         self.console = console or Console(stderr=True, quiet=quiet)
         self.bar = _bar(self.console, quiet)
-        self.task = self.bar.add_task(title, total=epochs, state="")
+        self.task = self.bar.add_task(escape(self.title), total=epochs, state="")
         self.last_line = -float("inf")
 
     def __call__(self, history: Sequence[dict[str, Any]]) -> None:
@@ -75,7 +76,8 @@ class EpochProgress(_WithBar):
             self.last_line = now
             recent = [r["seconds"] for r in history[-10:]]
             left = duration((self.epochs - done) * sum(recent) / len(recent))
-            self.console.print(f"{self.title}  epoch {done}/{self.epochs}  {state}  {left} left", soft_wrap=True)
+            line = f"{self.title}  epoch {done}/{self.epochs}  {state}  {left} left"
+            self.console.print(line, soft_wrap=True, markup=False)
 
 
 class GridProgress(_WithBar):
@@ -109,7 +111,7 @@ class GridProgress(_WithBar):
 
     def finished(self, title: str, outcome: str) -> None:
         """Say what became of a run."""
-        self.console.print(f"{title}: {outcome}", soft_wrap=True, markup=False)
+        self.console.print(terminal_safe(f"{title}: {outcome}"), soft_wrap=True, markup=False)
 
 
 def tracked(items: Iterable[Item], title: str, total: int, console: Console | None = None) -> Iterator[Item]:

@@ -17,7 +17,7 @@ from volmin.data.base import DataError
 from volmin.data.corrected import write_corrected_folder, write_corrected_table
 from volmin.data.images import load_images
 from volmin.data.tables import LabelledTable, load_table
-from volmin.progress import duration
+from volmin.progress import duration, terminal_safe
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ def audit_and_show(
         console.print(words.checked(check))
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)
     console.print(
-        f"\n{duration(found.provenance['seconds'])}; written to {out}: report.html, issues.csv, labels.parquet,"
-        " transition.csv, audit.json"
+        f"\n{duration(found.provenance['seconds'])}; written to {terminal_safe(str(out))}: report.html, issues.csv,"
+        " labels.parquet, transition.csv, audit.json"
     )
     if len(found.issues(fdr)):
         where = "" if path.is_dir() else f" --label {label}"
         console.print(
             f"Next: open {out / 'report.html'}, decide on the flagged labels, download the decisions, and run\n"
-            f"  volmin audit {path}{where} --apply decisions.csv"
+            f"  {terminal_safe(f'volmin audit {path}{where}')} --apply decisions.csv"
         )
 
 

@@ -24,7 +24,7 @@ from volmin.experiments.run import read_result, run, set_up, tidy
 from volmin.experiments.sources import Source
 from volmin.experiments.spec import RunSpec
 from volmin.experiments.tables import ResultTable, build_table
-from volmin.progress import EpochProgress, duration
+from volmin.progress import EpochProgress, duration, terminal_safe
 from volmin.storage import only_process, write_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     """Run ``spec`` on its data below ``out`` with progress, and print its result."""
     console = Console(highlight=False)
     folder = spec.folder(out)
-    title = f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}"
+    title = terminal_safe(f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}")
     if (result := read_result(folder, files=True)) is not None:
         tidy(folder)
         console.print(f"{title}: already finished.", markup=False)
@@ -61,7 +61,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     each = f"({result['seconds_per_epoch']:.2g} s an epoch)"
     table.add_row("training took", duration(result["seconds"]), each)
     console.print(table)
-    console.print(f"kept in        {folder}", soft_wrap=True)
+    console.print(terminal_safe(f"kept in        {folder}"), soft_wrap=True, markup=False)
 
 
 def reproduce_and_show(
@@ -92,10 +92,11 @@ def reproduce_and_show(
 
     if panels := tables.curves(study, records, preset, epochs):
         written.append(write_figure(curve_panels(panels, study.metric), out / f"{study.name}.png"))
-    console.print(f"written        {', '.join(path.name for path in written)} in {out}", soft_wrap=True)
+    told = f"written        {', '.join(path.name for path in written)} in {out}"
+    console.print(terminal_safe(told), soft_wrap=True, markup=False)
     failed = [one for one in standings if one.state != "done"]
     for one in failed:
-        console.print(f"{title(one.spec)}: {one.remark}", markup=False, soft_wrap=True, style="red")
+        console.print(terminal_safe(f"{title(one.spec)}: {one.remark}"), markup=False, soft_wrap=True, style="red")
     if failed:
         console.print(f"{len(failed)} of {len(standings)} runs did not finish. The same command tries them again.")
     return 1 if failed else 0
@@ -130,7 +131,8 @@ def draw_and_show(name: str, out: Path) -> int:
 
     figure = getattr(simplex, DRAWINGS[name])()
     paths = [write_figure(figure, out / f"{name}{suffix}") for suffix in (".png", ".pdf")]
-    Console(highlight=False).print(f"written        {', '.join(map(str, paths))}", soft_wrap=True)
+    told = f"written        {', '.join(map(str, paths))}"
+    Console(highlight=False).print(terminal_safe(told), soft_wrap=True, markup=False)
     return 0
 
 
@@ -153,7 +155,8 @@ def report_and_show(source: Path, out: Path) -> None:
             _show_table(console, table)
     write_grid_report(out / "report.html", sections, [(record.spec, record.result) for record in records])
     write_records(out / "records.jsonl", records)
-    console.print(f"{len(records)} finished runs; open {out / 'report.html'} to look at them.", soft_wrap=True)
+    told = f"{len(records)} finished runs; open {out / 'report.html'} to look at them."
+    console.print(terminal_safe(told), soft_wrap=True, markup=False)
 
 
 def _section(table: ResultTable, panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> Section:
@@ -175,7 +178,7 @@ def _show_plan(console: Console, standings: Sequence[Standing], jobs: int) -> No
     colours = {"done": "green", "broken": "yellow", "missing": "dim"}
     for one in standings:
         spec, state = one.spec, f"[{colours[one.state]}]{one.state}[/]"
-        table.add_row(spec.method, spec.dataset, spec.noise, str(spec.seed), state, escape(one.remark))
+        table.add_row(spec.method, spec.dataset, spec.noise, str(spec.seed), state, escape(terminal_safe(one.remark)))
     console.print(table)
     counts = Counter(one.state for one in standings)
     console.print(", ".join(f"{counts[state]} {state}" for state in colours) + f"; {len(standings)} runs in all.")
