@@ -3,6 +3,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from volmin import array_files
 from volmin.array_files import read_array, read_arrays
 
 
@@ -48,6 +49,30 @@ def test_text_that_is_no_unicode_is_refused(code, tmp_path):
     for read, name in ((read_array, "a.npy"), (read_arrays, "a.npz")):
         with pytest.raises(ValueError, match="no Unicode"):
             read(tmp_path / name)
+
+
+def test_an_archive_that_expands_without_measure_is_refused(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(2_000_000, np.uint8))
+    assert read_arrays(tmp_path / "a.npz")["x"].size == 2_000_000
+    monkeypatch.setattr(array_files, "_ALWAYS_EXPANDED", 1_000_000)
+    with pytest.raises(ValueError, match=r"a.npz cannot be read safely: it expands to 0.0 GB, .* times its size"):
+        read_arrays(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", x=np.zeros(2_000_000, np.uint8))
+    assert read_arrays(tmp_path / "b.npz")["x"].size == 2_000_000
+
+
+def test_arrays_of_objects_are_not_unpickled(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("a pickle was executed",))
+
+    objects = np.array([Bomb()], object)
+    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", x=objects)
+    with pytest.raises(ValueError, match="is not a NumPy array file"):
+        read_array(tmp_path / "a.npy")
+    with pytest.raises(ValueError, match="The array 'x' of .* cannot be read safely"):
+        read_arrays(tmp_path / "a.npz")
 
 
 def test_what_is_no_array_is_refused(tmp_path):

@@ -33,6 +33,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     name = ""
     try:
         arrays = {}
+        _check_size(path)
         with np.load(path, allow_pickle=False) as archive:
             for name in archive.files:
                 arrays[name] = archive[name]
@@ -42,6 +43,21 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise ValueError(f"{path} holds something that is no array: {', '.join(strange)}.")
     return {name: _checked(array, f"The array {name!r} of {path}") for name, array in arrays.items()}
+
+
+def _check_size(path: Path) -> None:
+    """Refuse an archive that is small and expands to what may not fit into memory."""
+    with zipfile.ZipFile(path) as archive:
+        whole = sum(member.file_size for member in archive.infolist())
+    if whole > max(_ALWAYS_EXPANDED, _MOST_EXPANDED * path.stat().st_size):
+        raise ValueError(
+            f"it expands to {whole / 1e9:.1f} GB, {whole // path.stat().st_size:,} times its size; if it is meant to, "
+            "write it without compression (np.savez)"
+        )
+
+
+_ALWAYS_EXPANDED, _MOST_EXPANDED = 1_000_000_000, 100
+"""Bytes that any archive may expand to, and how many times its size a larger one may."""
 
 
 def _checked(array: NDArray[Any], name: str) -> NDArray[Any]:

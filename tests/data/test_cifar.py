@@ -187,6 +187,22 @@ def test_an_archive_whose_member_claims_an_endless_size_is_refused(tmp_path):
         load_dataset("cifar10", tmp_path)
 
 
+def test_an_archive_writes_nothing_outside_or_inside_of_its_folder(tmp_path):
+    folder = cifar10(tmp_path / "cifar-10-batches-py")
+    place = tmp_path / "deep" / "data"
+    place.mkdir(parents=True)
+    with tarfile.open(place / "cifar-10-python.tar.gz", "w:gz") as tar:
+        for name in ("../escaped", str(tmp_path / "absolute"), "cifar-10-batches-py/../../escaped"):
+            tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+        link = tarfile.TarInfo("cifar-10-batches-py/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        tar.addfile(link)
+        tar.add(folder, folder.name)
+    before = sorted(tmp_path.rglob("*"))
+    assert len(load_dataset("cifar10", place).train) == 15
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_an_archive_that_expands_without_end_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(cifar, "_MOST_BYTES", 1_000_000)
     with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as tar:

@@ -30,6 +30,16 @@ def test_a_failed_download_says_what_to_do(name, no_network):
     assert len(digest) in (len("md5:") + 32, len("sha256:") + 64)
 
 
+@pytest.mark.parametrize("name", ["digits", "mnist", "fashion_mnist", "cifar10", "cifar100"])
+def test_a_data_directory_is_all_that_is_looked_at(name, no_network, tmp_path):
+    if name == "digits":
+        load_dataset(name)
+    else:
+        with pytest.raises(DataError, match="No .* files in"):
+            load_dataset(name, tmp_path)
+    assert no_network == []
+
+
 def test_a_file_of_another_content_is_refused_and_not_kept(monkeypatch, tmp_path):
     class Server(pooch.HTTPDownloader):
         def __call__(self, url, output_file, pooch):

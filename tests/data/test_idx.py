@@ -64,6 +64,13 @@ def test_damaged_files_are_named(tiny, damage, message):
     assert str(path) in str(error.value)
 
 
+def test_a_file_that_expands_without_end_is_stopped(tiny, monkeypatch):
+    monkeypatch.setattr("volmin.data.idx._MOST_BYTES", 1_000_000)
+    (tiny / NAMES[0]).write_bytes(gzip.compress(bytes(3_000_000)))
+    with pytest.raises(DataError, match="it expands to more than 1 MB"):
+        load_dataset("mnist", tiny)
+
+
 def test_counts_that_disagree_are_refused(tiny):
     (tiny / NAMES[1]).write_bytes(idx(np.zeros(5, np.uint8)))
     with pytest.raises(DataError, match="6 train images but 5 labels"):

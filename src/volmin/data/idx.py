@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from volmin.data.base import DataError, Part
 from volmin.data.download import cache_dir, download
 
+_MOST_BYTES = 400_000_000
+"""Of a file once it is expanded; the official ones hold 47 MB."""
 _FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -49,7 +51,10 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     try:
         content = path.read_bytes()
         if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+            with gzip.open(path) as stream:
+                content = stream.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise OSError(f"it expands to more than {_MOST_BYTES // 1_000_000:,} MB")
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read ({error}): fetch the file anew.") from None
     header = 4 + 4 * dimensions
