@@ -8,12 +8,13 @@ quarters of its result away, and the gradient is computed for all of it neverthe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -61,10 +62,11 @@ class _Convolutions(torch.autograd.Function):
         once, twice = x.new_empty(len(x), 14, 14, 6), x.new_empty(len(x), 16, 5, 5)
         places = [torch.empty_like(layer, dtype=torch.uint8) for layer in (once, twice)]
         results = once, places[0], twice, places[1]
-        weights = _arrays((kernel1, bias1, kernel2, bias2))
+        images, *filled = map(_array, (x, *results))
+        weights = tuple(map(_array, (kernel1, bias1, kernel2, bias2)))
 
         def fill(chunk: slice) -> None:
-            kernels.forward(_array(x[chunk]), weights, _arrays(results, chunk))
+            kernels.forward(images[chunk], weights, tuple(array[chunk] for array in filled))
 
         _in_chunks(fill, len(x), kernels.LANES)
         ctx.save_for_backward(x, kernel2, *results)
@@ -76,20 +78,19 @@ class _Convolutions(torch.autograd.Function):
         from volmin.networks import lenet_kernels as kernels
 
         x, kernel2, *results = ctx.saved_tensors
-        rows = F.pad(kernel2.permute(0, 2, 3, 1).reshape(16, 5, 30), (0, kernels.RUN2 - 30)).view(-1)
-        shapes = (6, 5, kernels.RUN1), (6,), (16, 5, kernels.RUN2), (16,)
+        rows = _array(F.pad(kernel2.permute(0, 2, 3, 1).reshape(16, 5, 30), (0, kernels.RUN2 - 30)).view(-1))
+        images, slopes, *filled = map(_array, (x, grad, *results))
 
-        def slopes(chunk: slice) -> list[Tensor]:
-            sums = [grad.new_zeros(shape) for shape in shapes]
-            flat = _arrays([each.view(-1) for each in sums])
-            kernels.backward(_array(grad[chunk]), _array(x[chunk]), _array(rows), _arrays(results, chunk), flat)
-            return sums
+        def sums(chunk: slice) -> tuple[Any, ...]:
+            found = tuple(np.zeros(size, np.float32) for size in (6 * 5 * kernels.RUN1, 6, 16 * 5 * kernels.RUN2, 16))
+            kernels.backward(slopes[chunk], images[chunk], rows, tuple(array[chunk] for array in filled), found)
+            return found
 
         # Added in the order of the chunks: the result depends on the number of threads, but not on who was first.
-        of_chunks = _in_chunks(slopes, len(x), kernels.LANES)
-        for_rows1, for_bias1, for_rows2, for_bias2 = (torch.stack(each).sum(0) for each in zip(*of_chunks, strict=True))
-        for_kernel1 = for_rows1[:, None, :, :5]
-        for_kernel2 = for_rows2[..., :30].reshape(16, 5, 5, 6).permute(0, 3, 1, 2)
+        totals = [torch.from_numpy(sum(each)) for each in zip(*_in_chunks(sums, len(x), kernels.LANES), strict=True)]
+        for_rows1, for_bias1, for_rows2, for_bias2 = totals
+        for_kernel1 = for_rows1.view(6, 1, 5, -1)[..., :5]
+        for_kernel2 = for_rows2.view(16, 5, -1)[..., :30].reshape(16, 5, 5, 6).permute(0, 3, 1, 2)
         return None, for_kernel1, for_bias1, for_kernel2, for_bias2
 
 
@@ -97,7 +98,7 @@ def _in_chunks(work: Callable[[slice], Any], count: int, multiple: int) -> list[
     """What ``work`` gives for as many chunks of ``count`` rows as torch has threads, side by side."""
     size = max(1, -(-count // (torch.get_num_threads() * multiple))) * multiple
     chunks = [slice(start, start + size) for start in range(0, count, size)] or [slice(0, 0)]
-    others = [_threads(os.getpid(), len(chunks)).submit(work, chunk) for chunk in chunks[1:]]
+    others = [_threads(os.getpid(), len(chunks) - 1).submit(work, chunk) for chunk in chunks[1:]]
     return [work(chunks[0]), *(other.result() for other in others)]
 
 
@@ -114,7 +115,3 @@ def _numba_is_here() -> bool:
 
 def _array(tensor: Tensor) -> Any:
     return tensor.detach().contiguous().numpy()
-
-
-def _arrays(tensors: Sequence[Tensor], rows: slice = slice(None)) -> tuple[Any, ...]:
-    return tuple(_array(tensor[rows]) for tensor in tensors)
