@@ -4,6 +4,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from PIL import Image
 
 from volmin import cli, noise
@@ -11,6 +12,8 @@ from volmin.data import load_dataset
 from volmin.data.splits import noisy_split
 
 torch.set_num_threads(1)  # small nets gain nothing from threads, and the tests run in parallel
+settings.register_profile("patient", deadline=None)  # a machine that is busy is no failure
+settings.load_profile("patient")
 
 
 class Done(NamedTuple):

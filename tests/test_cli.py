@@ -81,9 +81,12 @@ def test_training_then_the_same_command_again(command, tmp_path):
     assert "test accuracy" in first.out
     assert "epoch 3/3" in first.err
     result = result_of(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / "checkpoint.ckpt").write_bytes(b"left by a process that was killed after its result")
     again = command(*arguments)
     assert "already finished" in again.out
     assert result_of(tmp_path) == result
+    assert not (folder / "checkpoint.ckpt").exists()
 
 
 def test_training_on_a_table_of_ones_own(command, tmp_path):
@@ -146,11 +149,12 @@ def test_training_on_a_miniature_of_clothing1m(command, tmp_path, make_clothing1
     assert result_of(tmp_path / "runs")["test_labels"] == "clean"
 
 
-def test_a_heavy_volume_is_warned_of_in_one_line(tmp_path):
+def test_a_heavy_volume_is_warned_of_in_a_line_when_it_shows_and_in_one_at_the_end(tmp_path):
     done = in_a_process(*TRAIN, "--epochs", 60, "--set", "lam=0.1", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    (warning,) = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
-    assert warning.startswith("volmin: warning: The estimated T is nearly singular")
+    first, last = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
+    assert first.startswith("volmin: warning: The estimated T became nearly singular in epoch")
+    assert last.startswith("volmin: warning: The estimated T is nearly singular")
 
 
 def test_killed_with_sigkill_and_started_again(command, tmp_path):

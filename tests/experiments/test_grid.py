@@ -52,6 +52,11 @@ def test_every_method_gives_the_same_bits_however_many_runs_go_on_at_once(tmp_pa
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     grid.run_grid(every, tmp_path / "two", jobs=2)
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    # But for what a process left that was killed after its result.
+    left = every[0].folder(tmp_path / "two") / "checkpoint.ckpt"
+    left.write_bytes(b"of the last epoch")
+    grid.run_grid(every, tmp_path / "two", jobs=2)
+    assert not left.exists()
 
 
 def test_watching_the_runs_does_not_change_them(one_by_one, tmp_path, monkeypatch):
