@@ -32,6 +32,12 @@ def test_a_table_in_memory_and_without_a_new_label_takes_the_suggestion():
     assert volmin.apply_decisions([3, 7], pd.DataFrame(frame.to_dict(as_series=False))).labels.tolist() == [3, 3]
 
 
+def test_a_quotation_mark_in_the_middle_of_a_cell_is_refused(tmp_path):
+    path = decisions(tmp_path, '1,b,a,0."99,wrong,a')
+    with pytest.raises(DataError, match=r"decisions.csv cannot be read: CSV malformed"):
+        volmin.apply_decisions(["a", "b"], path)
+
+
 def test_labels_that_look_like_formulas_or_numbers_find_their_way_back(tmp_path):
     path = decisions(tmp_path, """0,'=1+2,"a ""b"",\nc",1,wrong,"a ""b"",\nc" """.strip(), "2,-1,'=1+2,1,wrong,'=1+2")
     labels = ["=1+2", 'a "b",\nc', "-1"]

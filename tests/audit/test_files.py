@@ -59,6 +59,24 @@ def test_what_is_no_finished_audit_is_refused(folder, tmp_path):
         volmin.Audit.load(folder)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"rare": ["x"]}, {"rare": [99]}, {"classes": ["0"] * 10}, {"classes": [[]]}, {"transition": {}}),
+        *({"joint": [[1.0]]}, {"bracket": None}, {"intervals": 1}, {"scatter": 0.5}, {"scatter": {"per_class": 3}}),
+        *({"histories": 5}, {"histories": [[1]]}, {"provenance": 0.5}),
+    ],
+)
+def test_an_audit_of_another_form_is_refused_even_where_its_checksum_is_right(folder, changes):
+    content = read_sealed_json(folder / "audit.json")
+    (name,) = changes
+    if isinstance(content[name], dict) and isinstance(changes[name], dict):
+        changes = {name: content[name] | changes[name]}
+    write_sealed_json(folder / "audit.json", content | changes, ["labels.parquet"])
+    with pytest.raises(DataError, match="damaged audit"):
+        volmin.Audit.load(folder)
+
+
 @pytest.mark.parametrize("name", ["audit.json", "labels.parquet"])
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
 def test_a_flipped_bit_of_an_audit_is_noticed(folder, name, place):

@@ -62,32 +62,55 @@ def read(folder: Path) -> dict[str, Any]:
         if content["format"] != FORMAT:
             raise DataError(f"{folder} was written by another version of volmin; run the audit again.")
         labels = pl.read_parquet(folder / "labels.parquet", columns=["given", "suggested", "probability_wrong"])
-        classes = np.array(content["classes"])
-        place = {name: code for code, name in enumerate(content["classes"])}
+        names = content["classes"]
+        place = {name: code for code, name in enumerate(names)}
+        if not all(isinstance(name, str) for name in names) or len(place) < len(names):
+            raise ValueError("classes must be different texts")
+        count = len(names)
+        rare = _places(content["rare"], count)
         codes, suggested = (
             labels[column].replace_strict(place, return_dtype=pl.Int64).to_numpy() for column in ("given", "suggested")
         )
         return {
-            "classes": classes,
+            "classes": np.array(names),
             "codes": codes,
             "suggested_codes": suggested,
             "quality": 1 - labels["probability_wrong"].to_numpy(),
-            "transition": np.array(content["transition"]),
-            "joint": np.array(content["joint"]),
+            "transition": _numbers(content["transition"], count, count),
+            "joint": _numbers(content["joint"], count, count),
             "clean_probs": None,
-            "scatter": None if content["scatter"] is None else _scatter_from(content["scatter"]),
-            "bracket": np.array(content["bracket"]),
-            "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"]),
-            "rare": tuple(content["rare"]),
-            "histories": content["histories"],
-            "provenance": content["provenance"],
+            "scatter": None if content["scatter"] is None else _scatter_from(content["scatter"], count - len(rare)),
+            "bracket": _numbers(content["bracket"], count, 2),
+            "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"], count),
+            "rare": rare,
+            "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
+            "provenance": dict(content["provenance"]),
         }
     except FileNotFoundError:
         raise DataError(f"{folder} holds no finished audit: it has no audit.json with labels.parquet.") from None
-    except (LookupError, ValueError, TypeError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except (*_DAMAGE, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         if isinstance(error, DataError | DamagedFileError):
             raise
         raise DataError(f"{folder} holds a damaged audit ({type(error).__name__}: {error}); run it again.") from None
+
+
+_DAMAGE = (LookupError, ValueError, TypeError, AttributeError, OverflowError)
+"""What taking apart a JSON object of another form ends in."""
+
+
+def _numbers(value: Any, *shape: int) -> NDArray[np.float64]:
+    """Numbers of a known shape; null stands for one that is not finite."""
+    array = np.array(value, dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"numbers of the shape {shape} were expected, but there are {array.shape}")
+    return array
+
+
+def _places(value: Any, count: int) -> tuple[int, ...]:
+    """Indices of classes."""
+    if not all(type(place) is int and 0 <= place < count for place in value):
+        raise ValueError(f"indices of {count} classes were expected, but there are {value!r}")
+    return tuple(value)
 
 
 def write_report(audit: Audit, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
@@ -211,23 +234,37 @@ def _scatter_content(scatter: Scatter) -> dict[str, Any]:
     return _plain(asdict(scatter)) | {"profile": [list(point) for point in scatter.profile.items()]}
 
 
-def _scatter_from(content: dict[str, Any]) -> Scatter:
+def _scatter_from(content: dict[str, Any], count: int) -> Scatter:
     conditions = content["per_class"]
-    arrays = {name: np.array(value) for name, value in conditions.items() if name != "failing"}
-    per_class = ClassConditions(**arrays, failing=tuple(conditions["failing"]))
-    changed: dict[str, Any] = {
-        "witness": np.array(content["witness"]),
-        "missing": np.array(content["missing"]),
-        "per_class": per_class,
-        "profile": {float(tau): float(index) for tau, index in content["profile"]},
-        "quantile": np.nan if content["quantile"] is None else content["quantile"],
-    }
-    return Scatter(**(content | changed))
+    per_class = ClassConditions(
+        peak=_numbers(conditions["peak"], count),
+        zeros=_numbers(conditions["zeros"], count).astype(np.int64),
+        rank=_numbers(conditions["rank"], count).astype(np.int64),
+        reach=_numbers(conditions["reach"], count),
+        failing=_places(conditions["failing"], count),
+    )
+    return Scatter(
+        index=float(_numbers(content["index"])),
+        holds=bool(content["holds"]),
+        exact=bool(content["exact"]),
+        witness=_numbers(content["witness"], count),
+        missing=_numbers(content["missing"], count),
+        per_class=per_class,
+        tolerance=float(_numbers(content["tolerance"])),
+        profile={float(tau): float(index) for tau, index in content["profile"]},
+        quantile=float(_numbers(content["quantile"])),
+    )
 
 
-def _intervals_from(content: dict[str, Any]) -> Intervals:
-    parts = [field.name for field in fields(Intervals) if field.name not in ("level", "conditional")]
-    arrays: dict[str, Any] = {
-        name: Interval(**{key: np.array(value) for key, value in content[name].items()}) for name in parts
-    }
-    return Intervals(**(content | arrays))
+def _intervals_from(content: dict[str, Any], count: int) -> Intervals:
+    def interval(name: str, *shape: int) -> Interval:
+        return Interval(**{field.name: _numbers(content[name][field.name], *shape) for field in fields(Interval)})
+
+    return Intervals(
+        level=float(_numbers(content["level"])),
+        conditional=bool(content["conditional"]),
+        transition=interval("transition", count, count),
+        class_noise_rates=interval("class_noise_rates", count),
+        class_priors=interval("class_priors", count),
+        noise_rate=interval("noise_rate"),
+    )

@@ -56,7 +56,10 @@ def read_text(path: Path) -> tuple[pl.DataFrame, str]:
     separator = separator_of(path, text)
     header, blank, count = _checked_records(text, separator, path)
     # Types are found afterwards, over all rows: what a first thousand of them look like may not hold further down.
-    frame = pl.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema=False, new_columns=header)
+    try:
+        frame = pl.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema=False, new_columns=header)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} cannot be read: {first_line(error)}") from None
     if frame.height != count:
         raise DataError(f"{path} has quotation marks that do not match: {count} or {frame.height} rows.")
     if blank:
