@@ -24,7 +24,7 @@ from volmin.training import (
     selected,
     steps,
 )
-from volmin.transition import DegenerateTransitionWarning, DominantTransition, log_volume
+from volmin.transition import DegenerateTransitionWarning, DominantTransition, degeneracy, log_volume
 
 IDENTIFIABLE = torch.tensor([[0.7, 0.2, 0.05], [0.2, 0.7, 0.25], [0.1, 0.1, 0.7]], dtype=torch.double)
 
@@ -196,6 +196,24 @@ def test_checkpoints_of_another_run_or_damaged_ones_are_refused(tmp_path):
         fit(build(), *loaders(), Recipe(epochs=1), path)
 
 
+@pytest.mark.parametrize("part", ["weights", "optimizers"])
+def test_a_checkpoint_that_lacks_a_part_is_refused_even_where_its_checksum_is_right(tmp_path, part):
+    def kill(history):
+        raise InterruptError
+
+    path, recipe = tmp_path / "c.ckpt", Recipe(epochs=2)
+    with pytest.raises(InterruptError):
+        fit(build(), *loaders(), recipe, path, on_epoch=kill)
+    state = torch.load(io.BytesIO(read_sealed_bytes(path)), weights_only=True)
+    inner = state["weights"] if part == "weights" else state["optimizers"][0]
+    inner.popitem()
+    content = io.BytesIO()
+    torch.save(state, content)
+    write_sealed_bytes(path, content.getvalue())
+    with pytest.raises(ValueError, match=r"c.ckpt is damaged \(\w+\): delete it to start anew"):
+        fit(build(), *loaders(), recipe, path)
+
+
 def test_a_checkpoint_cannot_execute_code(tmp_path):
     class Bomb:
         def __reduce__(self):
@@ -285,9 +303,21 @@ def test_a_batch_of_one_and_a_batch_of_one_class(method):
 def test_no_volume_and_a_heavy_volume_do_not_crash():
     train, val = loaders()
     fit(build(lam=0.0), train, val, Recipe(epochs=5))
-    heavy = build(lam=3.0)
-    with pytest.warns(DegenerateTransitionWarning, match="lower lam"):
-        fit(heavy, train, val, Recipe(epochs=60, transition_lr=0.05, selection="last"))
+    heavy, epochs = build(lam=3.0), []
+    with pytest.warns(DegenerateTransitionWarning, match="lower lam") as told:
+        fit(
+            heavy,
+            train,
+            val,
+            Recipe(epochs=60, transition_lr=0.05, selection="last"),
+            on_epoch=lambda history: epochs.append((len(told), degeneracy(heavy.transition().detach()) is None)),
+        )
+    # In the very epoch that it happens in, and once more at the end.
+    assert [bool(warned) for warned, _ in epochs] == [not sound for _, sound in epochs]
+    collapse = 1 + epochs.index((1, False))
+    assert 1 < collapse < 60
+    assert f"became nearly singular in epoch {collapse} (train)" in str(told[0].message)
+    assert len(told) == 2
     assert torch.isfinite(heavy.transition()).all()
     fit(build(lam=0.1), train, val, Recipe(epochs=10))
     with pytest.raises(ValueError, match="lam must be at least 0"):

@@ -20,6 +20,7 @@ import io
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -34,7 +35,7 @@ from volmin.data.batches import Batch, TensorLoader
 from volmin.data.image_files import ImageLoader
 from volmin.devices import OneDevice
 from volmin.storage import read_sealed_bytes, write_sealed_bytes
-from volmin.transition import warn_if_degenerate
+from volmin.transition import DegenerateTransitionWarning, degeneracy, warn_if_degenerate
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -237,8 +238,9 @@ def fit(
                     phase.prepare(train)
             _train_only(method, phase.optimizers)
             objective, *optimizers = fabric.setup(_Objective(method, phase.loss), *phase.optimizers)
-            _restore(phase.optimizers, optimizer_states)
+            _restore(phase.optimizers, optimizer_states, checkpoint)
             optimizer_states = []
+            sound = _is_sound(method)
 
             while progress.epoch < phase.epochs:
                 start, epoch = time.perf_counter(), progress.epoch
@@ -255,6 +257,8 @@ def fit(
                 _stop_if_diverged(record)
                 progress.record(record, _score(record, phase.selection or recipe.selection), method.state_dict())
                 _save(checkpoint, identity, method, phase.optimizers, progress, fabric)
+                if sound and not (sound := _is_sound(method)):
+                    _warn_of_collapse(record)
                 if on_epoch is not None:
                     on_epoch(progress.history)
             if progress.best_weights:
@@ -413,6 +417,22 @@ def _stop_if_diverged(record: Record) -> None:
         )
 
 
+def _is_sound(method: Method) -> bool:
+    with torch.no_grad():
+        T = method.transition()
+    return T is None or degeneracy(T) is None
+
+
+def _warn_of_collapse(record: Record) -> None:
+    """Told in the epoch that it happens in, when there is still time to stop."""
+    warnings.warn(
+        f"The estimated T became nearly singular in epoch {record['epoch']} ({record['phase']}): lower lam, the weight "
+        "of the volume, or the learning rate of T. The epoch that does best on noisy validation data is kept.",
+        DegenerateTransitionWarning,
+        stacklevel=3,
+    )
+
+
 def _seed(*key: int) -> int:
     """Seed torch's global generator by the key alone, so that no random state need be stored; gives the seed."""
     seed = 0
@@ -493,17 +513,22 @@ def _load(
         found, weights = state["identity"], state["weights"]
         progress, optimizers = _Progress(**state["progress"]), state["optimizers"]
     except Exception as error:
-        raise ValueError(
-            f"The checkpoint {path} is damaged ({type(error).__name__}): delete it to start anew."
-        ) from error
+        raise _damaged(path, error) from error
     if found != identity:
         ours, theirs = json.loads(identity), json.loads(found)
         differing = ", ".join(
             f"{key}: {theirs.get(key)} there, {ours[key]} here" for key in ours if ours[key] != theirs.get(key)
         )
         raise ValueError(f"The checkpoint {path} belongs to another run ({differing}): delete it or name another file.")
-    method.load_state_dict(weights)
+    try:
+        method.load_state_dict(weights)
+    except Exception as error:
+        raise _damaged(path, error) from error
     return progress, optimizers
+
+
+def _damaged(path: str | Path | None, error: Exception) -> ValueError:
+    return ValueError(f"The checkpoint {path} is damaged ({type(error).__name__}): delete it to start anew.")
 
 
 def _check_agreement(progress: _Progress, path: str | Path | None, fabric: OneDevice | Fabric) -> None:
@@ -517,7 +542,10 @@ def _check_agreement(progress: _Progress, path: str | Path | None, fabric: OneDe
         )
 
 
-def _restore(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]]) -> None:
+def _restore(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]], path: str | Path | None) -> None:
     if states:
-        for optimizer, state in zip(optimizers, states, strict=True):
-            optimizer.load_state_dict(state)
+        try:
+            for optimizer, state in zip(optimizers, states, strict=True):
+                optimizer.load_state_dict(state)
+        except Exception as error:
+            raise _damaged(path, error) from error

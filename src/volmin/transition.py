@@ -291,24 +291,25 @@ _HUGE = 1e100
 """Nothing that was a probability once; its sums would not stay finite."""
 
 
-def warn_if_degenerate(T: ArrayLike | Tensor, smallest: float = 1e-2) -> None:
-    """Warn when T has a negative determinant or a singular value below ``smallest``."""
+def degeneracy(T: ArrayLike | Tensor, smallest: float = 1e-2) -> str | None:
+    """What is wrong with an estimate that has a negative determinant or a singular value below ``smallest``."""
     matrix: NDArray[Any] = as_matrix(T)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"T must be a square matrix, but has shape {matrix.shape}.")
     if not np.isfinite(matrix).all():
-        warnings.warn("The estimated T contains NaN.", DegenerateTransitionWarning, stacklevel=2)
-        return
+        return "contains NaN"
     weakest = float(np.linalg.svd(matrix, compute_uv=False)[-1])
     if np.linalg.det(matrix) < 0:
-        problem = "has a negative determinant: it passed through a singular matrix on the way"
-    elif weakest < smallest:
-        problem = f"is nearly singular (smallest singular value {weakest:.1e})"
-    else:
-        return
-    warnings.warn(
-        f"The estimated T {problem}. The noise estimate cannot be trusted; lower lam, the weight of the volume, "
-        "or merge classes that the noisy labels do not tell apart.",
-        DegenerateTransitionWarning,
-        stacklevel=2,
-    )
+        return "has a negative determinant: it passed through a singular matrix on the way"
+    return f"is nearly singular (smallest singular value {weakest:.1e})" if weakest < smallest else None
+
+
+def warn_if_degenerate(T: ArrayLike | Tensor, smallest: float = 1e-2) -> None:
+    """Warn when T has a negative determinant or a singular value below ``smallest``."""
+    if problem := degeneracy(T, smallest):
+        warnings.warn(
+            f"The estimated T {problem}. The noise estimate cannot be trusted; lower lam, the weight of the volume, "
+            "or merge classes that the noisy labels do not tell apart.",
+            DegenerateTransitionWarning,
+            stacklevel=2,
+        )
