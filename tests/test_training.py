@@ -196,7 +196,7 @@ def test_checkpoints_of_another_run_or_damaged_ones_are_refused(tmp_path):
         fit(build(), *loaders(), Recipe(epochs=1), path)
 
 
-@pytest.mark.parametrize("part", ["weights", "optimizers"])
+@pytest.mark.parametrize("part", ["weights", "optimizers", "best_weights"])
 def test_a_checkpoint_that_lacks_a_part_is_refused_even_where_its_checksum_is_right(tmp_path, part):
     def kill(history):
         raise InterruptError
@@ -205,8 +205,8 @@ def test_a_checkpoint_that_lacks_a_part_is_refused_even_where_its_checksum_is_ri
     with pytest.raises(InterruptError):
         fit(build(), *loaders(), recipe, path, on_epoch=kill)
     state = torch.load(io.BytesIO(read_sealed_bytes(path)), weights_only=True)
-    inner = state["weights"] if part == "weights" else state["optimizers"][0]
-    inner.popitem()
+    inner = {"weights": state["weights"], "optimizers": state["optimizers"][0]} | state["progress"]
+    inner[part].popitem()
     content = io.BytesIO()
     torch.save(state, content)
     write_sealed_bytes(path, content.getvalue())

@@ -521,6 +521,8 @@ def _load(
         )
         raise ValueError(f"The checkpoint {path} belongs to another run ({differing}): delete it or name another file.")
     try:
+        if progress.best_weights:
+            method.load_state_dict(progress.best_weights)  # tried now, for they are needed after the last epoch only
         method.load_state_dict(weights)
     except Exception as error:
         raise _damaged(path, error) from error
