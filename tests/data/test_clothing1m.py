@@ -56,6 +56,7 @@ def test_epochs_are_balanced_drawn_anew_and_a_function_of_the_seed(root):
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be read")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # where there is one core only
 def test_batches_are_the_same_in_worker_processes(root):
     data = load_dataset("clothing1m", root).resized(14)
     settings = {"normalize": data.normalize, "augment": AUGMENTATIONS["inner_crop_flip"]}
