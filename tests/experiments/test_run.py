@@ -43,6 +43,14 @@ def finished(trained, tmp_path):
     return result, copy, experiment
 
 
+def test_the_commit_of_a_run_is_that_of_its_start(tmp_path, digits, monkeypatch):
+    commits = ["at the start"]
+    monkeypatch.setattr(run, "_commit", lambda: commits[-1])
+    experiment = run.set_up(resolve(epochs=1), dataset=digits)
+    result = run.run(experiment, tmp_path, on_epoch=lambda history: commits.append("later"))
+    assert result["versions"]["commit"] == "at the start"
+
+
 def test_a_run_folder_holds_what_it_should(finished):
     result, folder, experiment = finished
     assert folder.name.startswith("digits-pair0.35-volminnet-s1-")

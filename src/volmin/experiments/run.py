@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
@@ -147,6 +148,7 @@ def run(
     if (result := read_result(folder)) is not None:
         return result
     fabric = fabric or OneDevice()
+    versions = _versions()  # of what is about to run: a checkout may move on before it ends
     metrics = _MetricsFile(folder / "metrics.jsonl")
 
     def after_epoch(history: list[Record]) -> None:
@@ -173,7 +175,7 @@ def run(
             measure=lambda: _test_figures(experiment.method, test, experiment.T),
             on_epoch=after_epoch,
         )
-        result = _result(experiment, history)
+        result = _result(experiment, history) | {"versions": versions}
         if fabric.is_global_zero:
             metrics.update(history)
             _write(folder, experiment, result)
@@ -253,8 +255,6 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "seconds_per_epoch": fmean(record["seconds"] for record in history),
-        "versions": {name: version(name) for name in ("volmin", "torch", "numpy")}
-        | {"python": platform.python_version(), "commit": _commit()},
     }
 
 
@@ -263,6 +263,12 @@ def _unreadable_images(experiment: Experiment) -> int:
     return sum(len(loader.unreadable) for loader in loaders if isinstance(loader, ImageLoader))
 
 
+def _versions() -> dict[str, str | None]:
+    packages = {name: version(name) for name in ("volmin", "torch", "numpy")}
+    return packages | {"python": platform.python_version(), "commit": _commit()}
+
+
+@cache
 def _commit() -> str | None:
     """The commit of a source checkout, marked where files were changed; None for an installed package."""
     source = Path(__file__).parents[2]
