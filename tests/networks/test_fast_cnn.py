@@ -74,4 +74,4 @@ def test_two_networks_start_in_different_places():
 
 def test_it_starts_undecided():
     torch.manual_seed(0)
-    assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.2
+    assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.8

@@ -38,7 +38,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     title = terminal_safe(f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}")
     if (result := read_result(folder, files=True)) is not None:
         tidy(folder)
-        console.print(f"{title}: already finished.", markup=False)
+        console.print(f"{title}: already finished.", markup=False, soft_wrap=True)
     else:
         experiment = set_up(spec, source.data_dir, source.dataset)
         fabric = launch(spec.devices)

@@ -22,8 +22,9 @@ _COLOURS = torch.tensor([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / torch.tensor([[3.
 _VARIANCES = torch.tensor([[10.13, 0.396, 0.331, 0.055], [0.828, 0.017, 0.014, 0.0016], [0.189, 0.005, 0.0046, 0.0006]])
 _NOISE = 5e-4
 """Added to variances: what varies less than this is not made louder."""
-_CALM = 9.0
-"""Divides the logits: features that are maxima are large, and so would be the head's first steps."""
+_CALM = 3.0
+"""Divides the logits: features that are maxima are large, and so would be the head's first steps. Much more of it, and
+the head would still be unsure at the end of a short training, which a transition matrix takes for less noise."""
 
 
 class FastCNN(nn.Sequential):
