@@ -49,3 +49,27 @@ def test_the_trace_is_made_small():
     assert (with_trace - without).item() == pytest.approx(0.3, rel=1e-4)
     with pytest.raises(ValueError, match="trace"):
         LinearNoiseLayer(net, 3, trace=-1.0)
+
+
+def test_columns_with_huge_entries_are_projected_too():
+    """A likelihood near zero has a steep slope: one step may carry entries far beyond what a sum of one can resolve."""
+    Q = torch.tensor([[3e10, 0.5, 2e9], [1.0, 0.5, -4e12], [-7.0, 0.5, 2e9]])
+    expected = torch.tensor([[1.0, 1 / 3, 0.5], [0.0, 1 / 3, 0.0], [0.0, 1 / 3, 0.5]])
+    assert torch.allclose(project_columns(Q), expected)
+
+
+def test_what_is_not_finite_stays_so_for_the_loop_to_notice():
+    assert project_columns(torch.tensor([[float("nan"), 0.5], [0.5, 0.5]]))[:, 0].isnan().all()
+    assert not project_columns(torch.full((2, 2), float("inf"))).isfinite().any()
+
+
+def test_a_label_that_was_all_but_impossible_does_not_throw_the_layer_away():
+    method = LinearNoiseLayer(networks.mlp(2, 3), 3)
+    phase = method.phases(Recipe(epochs=1))[-1]
+    with torch.no_grad():
+        method.layer.weight.copy_(torch.tensor([[1.0, 0, 2e-12], [0, 1, 0], [0, 0, 1]]))
+        method.net[-1].bias.copy_(torch.tensor([-50.0, -50, 50]))
+    phase.loss(Batch(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long), None), 0).backward()
+    assert method.layer.weight.grad.abs().max() > 1e6
+    phase.optimizers[1].step()
+    assert (method.transition().diagonal() > 0.9).all()

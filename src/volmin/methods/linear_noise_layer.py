@@ -8,7 +8,8 @@ diffuse matrix, so that the noise moves from the network into Q:
 Reference: Sukhbaatar, Bruna, Paluri, Bourdev, Fergus, "Training Convolutional Networks with Noisy Labels", ICLR 2015
 workshop.
 
-Deviations: no code of the authors is public, and the lengths of the phases and the weight of the trace are ours.
+Deviations: no code of the authors is public; the lengths of the phases, the weight of the trace and a bound on the
+gradient of Q are ours.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class LinearNoiseLayer(Method):
         fit = -noisy_likelihood(self(batch.x), Q, batch.y).log().mean()
         return fit + self.trace * Q.diagonal().mean()
 
+    def bound_slope(self) -> None:
+        # Where a label was all but impossible its slope has no bound, and one such example would throw Q away.
+        nn.utils.clip_grad_norm_(self.layer.weight, 1.0)
+
     @torch.no_grad()
     def project(self) -> None:
         self.layer.weight.copy_(project_columns(self.layer.weight))
@@ -58,6 +63,7 @@ class LinearNoiseLayer(Method):
     def phases(self, recipe: Recipe) -> list[Phase]:
         # Plain gradients for Q: Adam's scaling of single entries would drown the trace.
         release = recipe.network_optimizer(self.layer, optimizer="sgd", weight_decay=0.0)
+        release.register_step_pre_hook(lambda *_: self.bound_slope())
         release.register_step_post_hook(lambda *_: self.project())
         optimizers, schedule = [recipe.network_optimizer(self.net), release], recipe.learning_rate_schedule()
         return [
@@ -69,9 +75,11 @@ class LinearNoiseLayer(Method):
 def project_columns(Q: Tensor) -> Tensor:
     """The nearest matrix whose columns are distributions."""
     # The projection subtracts one number from a column and cuts at zero; the k largest entries stay positive for the
-    # largest k at which the k-th still exceeds that number.
+    # largest k at which the k-th still exceeds that number. It does not mind a shift of a column, without which the one
+    # that is missing to a sum would be lost beside entries that a steep step has made huge.
+    Q = Q - Q.amax(dim=0)
     ordered = Q.sort(dim=0, descending=True).values
     counts = torch.arange(1, len(Q) + 1, device=Q.device, dtype=Q.dtype)[:, None]
     levels = (ordered.cumsum(dim=0) - 1) / counts
-    last = (ordered > levels).sum(dim=0, keepdim=True) - 1
+    last = ((ordered > levels).sum(dim=0, keepdim=True) - 1).clamp_min(0)  # below only where Q is not finite
     return (Q - levels.gather(0, last)).clamp_min(0)
