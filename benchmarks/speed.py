@@ -17,7 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,17 @@ class PlainTransition(nn.Module):
         return F.normalize(A, p=1, dim=0)
 
 
+@cache
+def parts(share: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Images for training, validation and test; made once, since reading data is not what is timed."""
+    return [images(int(share * count), seed) for seed, count in enumerate((TRAIN, VALIDATION, TEST))]
+
+
 def textbook(share: float, epochs: int = 1, workers: int = 4) -> None:
     """VolMinNet as it is commonly written, with validation and test after every epoch."""
-    parts = [images(int(share * count), seed) for seed, count in enumerate((TRAIN, VALIDATION, TEST))]
     train, val, test = (
         DataLoader(Pictures(*part), batch_size=128, shuffle=number == 0, num_workers=workers)
-        for number, part in enumerate(parts)
+        for number, part in enumerate(parts(share))
     )
     net, transition = PlainLeNet(), PlainTransition()
     of_net = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
@@ -120,13 +125,18 @@ def textbook(share: float, epochs: int = 1, workers: int = 4) -> None:
             sum((net(x).argmax(1) == y).sum().item() for x, y in test)
 
 
+@cache
+def loaders(share: float) -> list[TensorLoader]:
+    """The same images as tensors."""
+    return [
+        TensorLoader(torch.from_numpy(x)[:, None].float().div_(255).sub_(MEAN).div_(STD), y, size)
+        for size, (x, y) in zip((128, 1000, 1000), parts(share), strict=True)
+    ]
+
+
 def ours(share: float, epochs: int = 1, method: str = "volminnet", **options: Any) -> None:
     """The same training through ``fit``."""
-    parts = [images(int(share * count), seed) for seed, count in enumerate((TRAIN, VALIDATION, TEST))]
-    train, val, test = (
-        TensorLoader(torch.from_numpy(x)[:, None].float().div_(255).sub_(MEAN).div_(STD), y, size)
-        for size, (x, y) in zip((128, 1000, 1000), parts, strict=True)
-    )
+    train, val, test = loaders(share)
     learner = methods.get(method)(networks.lenet5(10), 10, **options)
 
     def accuracy() -> dict[str, float]:
@@ -214,8 +224,7 @@ def step(share: float) -> dict[str, float]:
 def every_method(share: float) -> dict[str, float]:
     """An epoch of each method's last phase against one of cross-entropy, LeNet-5, with validation."""
     torch.set_num_threads(1)
-    x, y = images(int(share * TRAIN), 0)
-    loader = TensorLoader(torch.from_numpy(x)[:, None].float().div_(255).sub_(MEAN).div_(STD), y, 128)
+    loader = loaders(share)[0]
 
     def an_epoch(name: str) -> float:
         history = fit(methods.get(name)(networks.lenet5(10), 10), loader, loader, Recipe(epochs=2))

@@ -245,3 +245,59 @@ def test_one_row_of_logits_is_not_taken_for_all_labels(loss, per_example):
     T = torch.eye(3).expand(4, 3, 3) if per_example and loss is not losses.backward_nll else torch.eye(3)
     with pytest.raises(ValueError, match="y must hold a label for each of the 1 rows|T is for 4 rows"):
         loss(torch.zeros(1, 3), T, torch.tensor([0, 1, 2, 0]))
+
+
+def single_precision(num_classes, scale=1.0, count=30):
+    """Logits, T and labels that the compiled loop takes."""
+    generator = torch.Generator().manual_seed(num_classes)
+    logits = scale * torch.randn(count, num_classes, generator=generator)
+    T = torch.tensor(noise.pair(num_classes, 0.3), dtype=torch.float32)
+    return logits, T, torch.arange(count) % num_classes
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10, 200])
+def test_the_compiled_loss_is_the_loss(num_classes):
+    logits, T, y = single_precision(num_classes)
+    assert losses._can_be_compiled(logits, T, y)
+    found, expected = (
+        losses.forward_nll_and_slopes(logits.to(dtype), T.to(dtype), y)[:3] for dtype in (torch.float32, torch.double)
+    )
+    for ours, wanted in zip(found, expected, strict=True):
+        assert ours.dtype == torch.float32
+        assert torch.allclose(ours.double(), wanted, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+def test_the_compiled_loss_and_that_of_torch_agree_where_labels_are_all_but_impossible(monkeypatch, scale):
+    # T holds zeros, and large logits leave nothing of some probabilities.
+    batch = single_precision(10, scale, count=500)
+    found = losses.forward_nll_and_slopes(*batch)
+    monkeypatch.setattr(losses, "numba_is_here", lambda: False)
+    assert not losses._can_be_compiled(*batch)
+    for ours, wanted in zip(found[:3], losses.forward_nll_and_slopes(*batch)[:3], strict=True):
+        assert torch.allclose(ours, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_the_compiled_loss_takes_tensors_in_any_order_in_memory():
+    logits, T, y = single_precision(10)
+    strewn = logits.T.contiguous().T, T.T.contiguous().T, y.repeat_interleave(2)[::2]
+    for ours, wanted in zip(
+        losses.forward_nll_and_slopes(*strewn)[:3], losses.forward_nll_and_slopes(logits, T, y)[:3], strict=True
+    ):
+        assert torch.equal(ours, wanted)
+
+
+@pytest.mark.parametrize("label", [-1, 10])
+def test_the_compiled_loss_refuses_labels_that_are_no_classes(label):
+    logits, T, y = single_precision(10)
+    y[7] = label
+    with pytest.raises(ValueError, match="y "):
+        forward_nll(logits, T, y)
+
+
+def test_the_compiled_loss_does_not_hide_what_is_no_number():
+    logits, T, y = single_precision(10)
+    logits[3, 4] = math.nan
+    loss, for_logits, *_ = losses.forward_nll_and_slopes(logits, T, y)
+    assert loss.isnan()
+    assert for_logits[3].isnan().all()

@@ -141,18 +141,18 @@ def test_closed_forms_agree_with_numerical_gradients():
     assert torch.autograd.gradcheck(lambda w: log_volume(dominant(w)), w)
 
 
-def test_the_tangent_is_exact_for_few_classes_and_near_for_many():
+def test_the_tangent_is_near_the_volume_and_exact_when_it_is_renewed():
     torch.manual_seed(0)
-    for num_classes, every in ((10, 1), (39, 1), (100, 5)):
+    for num_classes, every in ((2, 8), (10, 8), (100, 8), (240, 12)):
         tangent, w = VolumeTangent(num_classes), torch.randn(num_classes, num_classes) - math.log(num_classes)
-        for step in range(12):
+        for step in range(13):
             T = dominant(w + 0.01 * step)
             volume, slope = tangent(T)
             exact = log_volume_and_slope(T)
             if step % every == 0:
                 assert torch.allclose(volume, exact[0], rtol=1e-5)
                 assert torch.equal(slope, exact[1])
-            assert torch.allclose(volume, exact[0], rtol=1e-3)
+            assert torch.allclose(volume, exact[0], rtol=2e-3)
             assert torch.allclose(slope, exact[1], rtol=0.1, atol=0.02)
 
 

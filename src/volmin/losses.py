@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from volmin.arguments import named
+from volmin.compilation import numba_is_here
 from volmin.transition import ClosedForm, log_volume
 
 SMALLEST_LIKELIHOOD = 1e-12
@@ -41,6 +42,8 @@ def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
 
 def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
     """``forward_nll`` for one T, and its gradients for the logits, T and (none) y."""
+    if _can_be_compiled(logits, T, y):
+        return _compiled_forward_nll(logits, T, y)
     log_probs, rows = F.log_softmax(logits, dim=1), T.index_select(0, y)
     log_likelihood = _log_likelihood(log_probs, rows)
     # h / (T h)[y]: its product with row y of T is the posterior of the clean label given x and the noisy one.
@@ -49,6 +52,22 @@ def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor
     # The gradient of a look-up: the same sum as index_add, but in the same order on every device.
     for_T = torch.ops.aten.embedding_dense_backward(ratio.div_(-len(y)), y, len(T), -1, False)
     return -log_likelihood.mean(), for_logits, for_T, None
+
+
+def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
+    known = logits.dtype == T.dtype == torch.float32 and y.dtype == torch.int64 and logits.device.type == "cpu"
+    fits = logits.ndim == 2 and len(logits) > 0 and y.shape == logits.shape[:1] and T.shape == 2 * logits.shape[1:]
+    # Beyond so many classes torch, whose exponentials are vectors, is faster.
+    return known and fits and logits.shape[1] <= 200 and numba_is_here()
+
+
+def _compiled_forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    from volmin import loss_kernels
+
+    for_logits, for_T = logits.new_empty(logits.shape), T.new_zeros(T.shape)
+    given = (tensor.detach().contiguous().numpy() for tensor in (logits, T, y))
+    value = loss_kernels.forward_nll(*given, for_logits.numpy(), for_T.numpy())
+    return logits.new_tensor(value), for_logits, for_T, None
 
 
 def _log_likelihood(log_probs: Tensor, rows: Tensor) -> Tensor:

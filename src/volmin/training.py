@@ -34,6 +34,7 @@ from torch.optim import SGD, Adam, Optimizer
 from volmin.data.batches import Batch, TensorLoader
 from volmin.data.image_files import ImageLoader
 from volmin.devices import OneDevice
+from volmin.networks.lenet import threads_lent
 from volmin.storage import read_sealed_bytes, write_sealed_bytes
 from volmin.transition import DegenerateTransitionWarning, degeneracy, warn_if_degenerate
 
@@ -225,7 +226,7 @@ def fit(
     phases = method.phases(recipe)
     identity = _identity(method, recipe, phases, seed, train, fabric)
 
-    with torch.random.fork_rng(), _requires_grad_kept(method):
+    with torch.random.fork_rng(), _requires_grad_kept(method), threads_lent(method):
         progress, optimizer_states = _load(checkpoint, identity, method, fabric)
         _check_agreement(progress, checkpoint, fabric)
         for number, phase in enumerate(phases):

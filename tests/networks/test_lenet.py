@@ -69,6 +69,18 @@ def test_nor_need_gradients_lie_in_order_in_memory(net):
     assert torch.allclose(*slopes, rtol=1e-4, atol=1e-3)
 
 
+def test_in_training_the_kernels_have_the_threads_and_torch_has_one(net, monkeypatch):
+    seen, chunks = [], lenet._in_chunks
+    monkeypatch.setattr(
+        lenet, "_in_chunks", lambda *given: seen.append((torch.get_num_threads(), found := chunks(*given))) or found
+    )
+    with thread_limit(2):
+        fit(methods.CrossEntropy(net, 10), TensorLoader(images(64), torch.arange(64) % 10, 64), recipe=Recipe(epochs=1))
+        assert torch.get_num_threads() == 2
+    tried, *trained = seen  # two rows are tried before training
+    assert {(threads, len(found)) for threads, found in trained} == {(1, 2)}
+
+
 def test_no_image_is_no_mistake(net):
     assert net(images(0)).shape == (0, 10)
     net(images(0)).sum().backward()
@@ -83,7 +95,7 @@ def test_what_the_kernels_do_not_take_goes_through_the_layers(net):
 
 
 def test_it_needs_no_numba(net, monkeypatch):
-    monkeypatch.setattr(lenet, "_numba_is_here", lambda: False)
+    monkeypatch.setattr(lenet, "numba_is_here", lambda: False)
     monkeypatch.setitem(sys.modules, "numba", None)
     assert not net._can_be_compiled(images(1))
     assert_same(net, images(3))

@@ -17,9 +17,9 @@ afterwards.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment, minimize
 from torch import Tensor
 
 from volmin.posteriors import validate_labels
@@ -115,7 +115,7 @@ def solve_consensus(
 
     starts = [np.concatenate([np.zeros(C), (level * np.eye(C)).ravel()]) for level in DIAGONAL_STARTS]
     options = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-9}
-    fits = [minimize(misfit, start, jac=True, method="L-BFGS-B", options=options) for start in starts]
+    fits = [scipy.optimize.minimize(misfit, start, jac=True, method="L-BFGS-B", options=options) for start in starts]
     best = min(fits, key=lambda fit: fit.fun)
     priors, T = _unpack(torch.as_tensor(best.x), C)
     return in_order(priors.numpy(), T.numpy())
@@ -126,7 +126,7 @@ def in_order(priors: NDArray[np.float64], T: NDArray[np.float64]) -> tuple[NDArr
 
     Label frequencies do not tell which column belongs to which class; the largest trace decides.
     """
-    _, columns = linear_sum_assignment(T, maximize=True)
+    _, columns = scipy.optimize.linear_sum_assignment(T, maximize=True)
     return priors[columns], T[:, columns]
 
 

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from volmin.transition import start_value
 
@@ -60,7 +59,7 @@ def soft_to_hard(probs: Matrix, weights: Matrix, max_iterations: int) -> list[Pa
     columns = np.ascontiguousarray(probs.T)
     path = []
     for penalty in PENALTIES:
-        fit = minimize(
+        fit = scipy.optimize.minimize(
             soft_hinge,
             w,
             args=(columns, share, penalty),
@@ -111,7 +110,7 @@ def soft_hinge(
     inside = inverse @ columns
     scaled = -inside / tau
     fine = tau * (np.logaddexp(0, scaled) @ share).sum()
-    d_inside = -penalty * expit(scaled) * share
+    d_inside = -penalty * scipy.special.expit(scaled) * share
     d_T = inverse.T - inverse.T @ (d_inside @ inside.T)
     d_A = (d_T - (d_T * T).sum(axis=0)) / sums
     d_w = d_A * A * (1 - A)  # zero on the diagonal, where A = 1
@@ -120,7 +119,7 @@ def soft_hinge(
 
 def dominant(w: Matrix, num_classes: int) -> tuple[Matrix, Matrix, Matrix]:
     """T with its diagonal largest in each column, the unnormalised A, and the column sums of A."""
-    A = expit(w.reshape(num_classes, num_classes))
+    A = scipy.special.expit(w.reshape(num_classes, num_classes))
     np.fill_diagonal(A, 1.0)
     sums = A.sum(axis=0)
     return A / sums, A, sums

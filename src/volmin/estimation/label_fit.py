@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import logit
 from torch import Tensor
 
 from volmin.transition import dominant, log_volume
@@ -69,7 +68,7 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], ma
         noisy = noisy_log_likelihood(theta, log_probs, labels).mean()
         return VOLUME_WEIGHT * log_volume(T) + RIDGE * correction.square().sum() - noisy - prior
 
-    fit = minimize(
+    fit = scipy.optimize.minimize(
         _with_gradient(objective),
         parameters,
         jac=True,
@@ -113,7 +112,7 @@ def start_parameters(T: NDArray[np.float64]) -> NDArray[np.float64]:
     C = len(T)
     theta = np.zeros(_layout(C)["correction"].stop)
     ratio = np.clip(T / T.diagonal().clip(min=1e-12), START_MARGIN / C, 1 - START_MARGIN / C)
-    theta[_layout(C)["w"]] = logit(ratio).ravel()
+    theta[_layout(C)["w"]] = scipy.special.logit(ratio).ravel()
     theta[_layout(C)["sharpness"]] = np.log(START_SHARPNESS)
     return theta
 

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import softmax
 
 from volmin.estimation.confident import confident
 from volmin.estimation.geometry import PathPoint, before_collapse, coreset, soft_to_hard, unmix
@@ -193,14 +192,14 @@ def calibration(probs: Matrix, labels: Labels) -> float:
     def loss(log_factor: float) -> float:
         return -log_likelihood(tempered(probs, np.exp(log_factor)), labels).mean()
 
-    best = minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded")
+    best = scipy.optimize.minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded")
     needed = 2 * len(labels) * (loss(0.0) - best.fun) > 3.84
     return float(np.exp(best.x)) if needed else 1.0
 
 
 def tempered(probs: Matrix, factor: float) -> Matrix:
     """Posteriors whose logarithms are multiplied by ``factor``, (N, C)."""
-    return probs if factor == 1 else _floored(softmax(factor * np.log(probs), axis=1))
+    return probs if factor == 1 else _floored(scipy.special.softmax(factor * np.log(probs), axis=1))
 
 
 def preferred(path: Sequence[PathPoint], fits: Sequence[Matrix]) -> int:

@@ -10,8 +10,8 @@ of T as its corners, so T is found without anchor points.
 Reference: Li, Liu, Han, Niu, Sugiyama, "Provably End-to-end Label-Noise Learning without Anchor Points", ICML 2021.
 
 Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``); validation
-loss is a mean over examples, not over batches; with 40 classes or more, the volume is a tangent that is renewed every
-few steps (``volmin.transition.VolumeTangent``). The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
+loss is a mean over examples, not over batches; the volume is a tangent that is renewed every few steps
+(``volmin.transition.VolumeTangent``). The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
 ln(1 / (C - 2)): give ``init`` for the former. ``shared_level`` and ``warm_up`` are ours; the latter is for heavy pair
 noise, where the objective has local optima in which two columns of T describe one class, and some seeds end there. A
 start from the smallest simplex around the posteriors of a briefly trained network does not.

@@ -8,10 +8,11 @@ quarters of its result away, and the gradient is computed for all of it neverthe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from volmin.compilation import numba_is_here
 
 
 class LeNet5(nn.Module):
@@ -48,7 +51,7 @@ class LeNet5(nn.Module):
     def _can_be_compiled(self, x: Tensor) -> bool:
         # The kernels have no gradient for the images themselves.
         numbers = x.dtype == self.conv1.weight.dtype == torch.float32 and not x.requires_grad
-        return numbers and x.device.type == "cpu" and x.shape[1:] == (1, 28, 28) and _numba_is_here()
+        return numbers and x.device.type == "cpu" and x.shape[1:] == (1, 28, 28) and numba_is_here()
 
 
 class _Convolutions(torch.autograd.Function):
@@ -94,9 +97,34 @@ class _Convolutions(torch.autograd.Function):
         return None, for_kernel1, for_bias1, for_kernel2, for_bias2
 
 
+_lent: ContextVar[int | None] = ContextVar("lent", default=None)
+"""How many of torch's threads the kernels have for themselves."""
+
+
+@contextmanager
+def threads_lent(module: nn.Module) -> Iterator[None]:
+    """Lend torch's threads to the kernels, where ``module`` has some: between two calls torch's own would spin.
+
+    What else LeNet-5 computes is too small for a second thread, and while that one waits for work, it takes the
+    processor from the kernels.
+    """
+    count = torch.get_num_threads()
+    if count == 1 or not any(isinstance(part, LeNet5) for part in module.modules()):
+        yield
+        return
+    before = _lent.set(count)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+        _lent.reset(before)
+
+
 def _in_chunks(work: Callable[[slice], Any], count: int, multiple: int) -> list[Any]:
-    """What ``work`` gives for as many chunks of ``count`` rows as torch has threads, side by side."""
-    size = max(1, -(-count // (torch.get_num_threads() * multiple))) * multiple
+    """What ``work`` gives for as many chunks of ``count`` rows as there are threads, side by side."""
+    threads = _lent.get() or torch.get_num_threads()
+    size = max(1, -(-count // (threads * multiple))) * multiple
     chunks = [slice(start, start + size) for start in range(0, count, size)] or [slice(0, 0)]
     others = [_threads(os.getpid(), len(chunks) - 1).submit(work, chunk) for chunk in chunks[1:]]
     return [work(chunks[0]), *(other.result() for other in others)]
@@ -106,11 +134,6 @@ def _in_chunks(work: Callable[[slice], Any], count: int, multiple: int) -> list[
 def _threads(process: int, count: int) -> ThreadPoolExecutor:
     """Threads of this process: those of the one that it was forked from are not here."""
     return ThreadPoolExecutor(count, "lenet")
-
-
-@cache
-def _numba_is_here() -> bool:
-    return find_spec("numba") is not None
 
 
 def _array(tensor: Tensor) -> Any:
