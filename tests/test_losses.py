@@ -301,3 +301,20 @@ def test_the_compiled_loss_does_not_hide_what_is_no_number():
     loss, for_logits, *_ = losses.forward_nll_and_slopes(logits, T, y)
     assert loss.isnan()
     assert for_logits[3].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.double])
+@pytest.mark.parametrize("num_classes", [2, 10])
+def test_the_loss_of_the_parameters_of_T_has_the_gradient_that_autograd_finds(num_classes, dtype):
+    generator = torch.Generator().manual_seed(0)
+    logits, _, y = single_precision(num_classes)
+    logits = logits.to(dtype).requires_grad_()
+    w, tilt = (torch.randn(num_classes, num_classes, generator=generator, dtype=dtype) for _ in range(2))
+    w.requires_grad_()
+    T = torch.sigmoid(w).masked_fill(torch.eye(num_classes, dtype=torch.bool), 1)
+    T = T / T.sum(0)
+    expected = F.nll_loss((logits.softmax(1) @ T.T).log(), y) + (tilt * T).sum()
+    found, *slopes, _ = losses.dominant_nll_and_slopes(logits, w, y, tilt)
+    assert torch.allclose(found, expected, rtol=1e-5)
+    for ours, wanted in zip(slopes, torch.autograd.grad(expected, (logits, w)), strict=True):
+        assert torch.allclose(ours, wanted, rtol=1e-4, atol=1e-6)

@@ -147,21 +147,22 @@ def test_the_tangent_is_near_the_volume_and_exact_when_it_is_renewed():
         tangent, w = VolumeTangent(num_classes), torch.randn(num_classes, num_classes) - math.log(num_classes)
         for step in range(13):
             T = dominant(w + 0.01 * step)
-            volume, slope = tangent(T)
+            offset, slope = tangent.line(lambda T=T: T)
+            volume = offset + (slope * T).sum()
             exact = log_volume_and_slope(T)
             if step % every == 0:
                 assert torch.allclose(volume, exact[0], rtol=1e-5)
                 assert torch.equal(slope, exact[1])
-            assert torch.allclose(volume, exact[0], rtol=2e-3)
+            assert torch.allclose(volume, exact[0], rtol=5e-3)
             assert torch.allclose(slope, exact[1], rtol=0.1, atol=0.02)
 
 
 def test_a_forgotten_tangent_is_renewed():
     tangent, T = VolumeTangent(100), dominant(torch.zeros(100, 100) - 5)
-    tangent(dominant(torch.zeros(100, 100) - 4))
-    assert not torch.equal(tangent(T)[1], log_volume_and_slope(T)[1])
+    tangent.line(lambda: dominant(torch.zeros(100, 100) - 4))
+    assert not torch.equal(tangent.line(lambda: T)[1], log_volume_and_slope(T)[1])
     tangent.forget()
-    assert torch.equal(tangent(T)[1], log_volume_and_slope(T)[1])
+    assert torch.equal(tangent.line(lambda: T)[1], log_volume_and_slope(T)[1])
 
 
 def test_log_volume_of_stacked_and_tall_matrices():

@@ -1,4 +1,4 @@
-"""The corrected cross-entropy as a compiled loop: for few classes, calls into torch take longer than the arithmetic."""
+"""The corrected cross-entropy as compiled loops: for few classes, calls into torch take longer than the arithmetic."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Array = NDArray[Any]
 
 @compiled
 def forward_nll(logits: Array, T: Array, y: Array, for_logits: Array, for_T: Array) -> float:
-    """Mean of ``-log (T h(x))[y]``; fills its gradients.
+    """Mean of ``-log (T h(x))[y]``; gives its gradients.
 
     Args:
         logits: (N, C) clean logits.
         T: (C, C).
         y: (N,) noisy labels.
         for_logits: (N, C), to be filled.
-        for_T: (C, C) zeros, to be filled.
+        for_T: (C, C), to be added to.
     """
     count, num_classes = logits.shape
     h, joint, total = np.empty(num_classes, np.float32), np.empty(num_classes, np.float32), 0.0
@@ -56,3 +56,30 @@ def forward_nll(logits: Array, T: Array, y: Array, for_logits: Array, for_T: Arr
                 for_T[y[n], j] -= ratio / count
                 for_logits[n, j] = (h[j] / norm - row[j] * ratio) / count
     return total / count
+
+
+@compiled
+def dominant_nll(logits: Array, w: Array, y: Array, tilt: Array, for_logits: Array, for_w: Array) -> float:
+    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)``; fills its gradients.
+
+    Args:
+        logits: (N, C) clean logits.
+        w: (C, C) parameters of T.
+        y: (N,) noisy labels.
+        tilt: (C, C).
+        for_logits: (N, C), to be filled.
+        for_w: (C, C), to be filled.
+    """
+    A = 1 / (1 + np.exp(-w))
+    for j in range(len(A)):
+        A[j, j] = 1
+    sums = A.sum(0)
+    T = A / sums
+    for_T = tilt.copy()
+    value = forward_nll(logits, T, y, for_logits, for_T) + (tilt * T).sum()
+    along = (for_T * T).sum(0)
+    for i in range(len(A)):
+        for j in range(len(A)):
+            # The slope of a sigmoid at 1 is 0, which is what the fixed diagonal needs.
+            for_w[i, j] = (for_T[i, j] - along[j]) / sums[j] * A[i, j] * (1 - A[i, j])
+    return value

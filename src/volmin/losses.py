@@ -11,7 +11,7 @@ from torch import Tensor
 
 from volmin.arguments import named
 from volmin.compilation import numba_is_here
-from volmin.transition import ClosedForm, log_volume
+from volmin.transition import ClosedForm, dominant_parts, dominant_slope, log_volume
 
 SMALLEST_LIKELIHOOD = 1e-12
 Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
@@ -43,7 +43,7 @@ def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
 def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
     """``forward_nll`` for one T, and its gradients for the logits, T and (none) y."""
     if _can_be_compiled(logits, T, y):
-        return _compiled_forward_nll(logits, T, y)
+        return _compiled("forward_nll", logits, T, y)
     log_probs, rows = F.log_softmax(logits, dim=1), T.index_select(0, y)
     log_likelihood = _log_likelihood(log_probs, rows)
     # h / (T h)[y]: its product with row y of T is the posterior of the clean label given x and the noisy one.
@@ -54,6 +54,15 @@ def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor
     return -log_likelihood.mean(), for_logits, for_T, None
 
 
+def dominant_nll_and_slopes(logits: Tensor, w: Tensor, y: Tensor, tilt: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)``, and gradients for the logits, w and (none) y."""
+    if _can_be_compiled(logits, w, y):
+        return _compiled("dominant_nll", logits, w, y, tilt)
+    T, A, sums = dominant_parts(w)
+    nll, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
+    return nll + tilt.flatten() @ T.flatten(), for_logits, dominant_slope(for_T.add_(tilt), T, A, sums), None
+
+
 def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
     known = logits.dtype == T.dtype == torch.float32 and y.dtype == torch.int64 and logits.device.type == "cpu"
     fits = logits.ndim == 2 and len(logits) > 0 and y.shape == logits.shape[:1] and T.shape == 2 * logits.shape[1:]
@@ -61,12 +70,13 @@ def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
     return known and fits and logits.shape[1] <= 200 and numba_is_here()
 
 
-def _compiled_forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+def _compiled(name: str, logits: Tensor, T: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    """What a kernel of that name gives, with its gradients for the logits and T."""
     from volmin import loss_kernels
 
     for_logits, for_T = logits.new_empty(logits.shape), T.new_zeros(T.shape)
-    given = (tensor.detach().contiguous().numpy() for tensor in (logits, T, y))
-    value = loss_kernels.forward_nll(*given, for_logits.numpy(), for_T.numpy())
+    given = (tensor.detach().contiguous().numpy() for tensor in (logits, T, *others))
+    value = getattr(loss_kernels, name)(*given, for_logits.numpy(), for_T.numpy())
     return logits.new_tensor(value), for_logits, for_T, None
 
 

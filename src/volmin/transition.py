@@ -263,14 +263,15 @@ class VolumeTangent:
         """Renew the tangent at the next call: an epoch must not depend on whether it follows another or a restart."""
         self.left = 0
 
-    def __call__(self, T: Tensor) -> tuple[Tensor, Tensor]:
-        """Log volume and slope, as ``log_volume_and_slope`` gives them."""
+    def line(self, T: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+        """Offset and slope, (C, C), of the tangent; T is asked for only where it is renewed."""
         if self.left == 0:
-            volume, self.slope = log_volume_and_slope(T)
-            self.offset = volume - self.slope.flatten() @ T.flatten()
+            here = T()
+            volume, self.slope = log_volume_and_slope(here)
+            self.offset = volume - self.slope.flatten() @ here.flatten()
             self.left = self.every
         self.left -= 1
-        return self.offset + self.slope.flatten() @ T.flatten(), self.slope
+        return self.offset, self.slope
 
 
 def transition_error(T: ArrayLike | Tensor, T_hat: ArrayLike | Tensor) -> float:

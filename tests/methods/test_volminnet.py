@@ -27,7 +27,7 @@ def test_the_loss_is_the_papers(num_classes, shared_level):
     T = method.transition()
     paper = forward_nll(method(x), T, y) + 0.5 * log_volume(T)
     ours = method.loss(Batch(x, y, None), 0)
-    assert torch.isclose(ours, paper, rtol=1e-5)
+    assert torch.isclose(ours, paper, rtol=1e-4)
     expected, found = (torch.autograd.grad(loss, method.parameters()) for loss in (paper, ours))
     for a, b in zip(expected, found, strict=True):
         assert torch.allclose(a, b, atol=1e-6)

@@ -77,7 +77,7 @@ def test_in_training_the_kernels_have_the_threads_and_torch_has_one(net, monkeyp
     with thread_limit(2):
         fit(methods.CrossEntropy(net, 10), TensorLoader(images(64), torch.arange(64) % 10, 64), recipe=Recipe(epochs=1))
         assert torch.get_num_threads() == 2
-    tried, *trained = seen  # two rows are tried before training
+    _tried, *trained = seen  # two rows are tried before training
     assert {(threads, len(found)) for threads, found in trained} == {(1, 2)}
 
 

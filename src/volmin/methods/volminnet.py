@@ -25,11 +25,11 @@ from typing import cast
 from torch import Tensor, nn
 
 from volmin.data.batches import Batch
-from volmin.losses import forward_nll_and_slopes
+from volmin.losses import dominant_nll_and_slopes
 from volmin.methods.base import Method
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
-from volmin.transition import ClosedForm, DominantTransition, VolumeTangent, dominant_parts, dominant_slope
+from volmin.transition import ClosedForm, DominantTransition, VolumeTangent, dominant
 
 
 class VolMinNet(Method):
@@ -74,10 +74,9 @@ class VolMinNet(Method):
         return cast("Tensor", ClosedForm.apply(self._objective, self(batch.x), self.T.parameter_matrix(), batch.y))
 
     def _objective(self, logits: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        T, A, sums = dominant_parts(w)
-        nll, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
-        volume, slope = self.volume(T)
-        return nll + self.lam * volume, for_logits, dominant_slope(for_T.add_(slope, alpha=self.lam), T, A, sums), None
+        offset, slope = self.volume.line(lambda: dominant(w))
+        value, for_logits, for_w, _ = dominant_nll_and_slopes(logits, w, y, self.lam * slope)
+        return value + self.lam * offset, for_logits, for_w, None
 
     def train(self, mode: bool = True) -> VolMinNet:
         self.volume.forget()
