@@ -454,7 +454,7 @@ INNER = {
         f"estimation.{name}"
         for name in ("checked_posteriors", "confident", "dual", "max_anchors", "percentile_anchors")
     ),
-    *("losses.curriculum_weights", "losses.forward_nll_and_slopes"),
+    *("losses.curriculum_weights", "losses.dominant_nll_and_slopes", "losses.forward_nll_and_slopes"),
     *("quality.climb_transition", "quality.split_by_label"),
 }
 """Functions behind a door that is tried: what the door lets through is what they get."""

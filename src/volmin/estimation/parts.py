@@ -20,7 +20,7 @@ def factorize(features: Tensor, parts: int, iterations: int) -> Tensor:
     weights = torch.rand(len(features), parts)
     basis = torch.rand(parts, features.shape[1]) * scale
     for _ in range(iterations):
-        weights = _updated(weights, features, basis)
+        weights = _updated(weights, features @ basis.T, basis @ basis.T)
         basis = basis * (weights.T @ features) / (weights.T @ weights @ basis).clamp_min(TINY)
     return basis
 
@@ -28,13 +28,15 @@ def factorize(features: Tensor, parts: int, iterations: int) -> Tensor:
 def part_weights(features: Tensor, basis: Tensor, iterations: int = 20) -> Tensor:
     """Weights (N, R), rows that sum to one, with ``weights @ basis`` near the features (N, D)."""
     weights = torch.full((len(features), len(basis)), 1 / len(basis), device=features.device)
+    along, gram = features @ basis.T, basis @ basis.T
     for _ in range(iterations):
-        weights = _updated(weights, features, basis)
+        weights = _updated(weights, along, gram)
     return weights
 
 
-def _updated(weights: Tensor, features: Tensor, basis: Tensor) -> Tensor:
-    weights = weights * (features @ basis.T + TINY) / (weights @ basis @ basis.T + TINY)
+def _updated(weights: Tensor, along: Tensor, gram: Tensor) -> Tensor:
+    """A multiplicative update, from the products of the features, (N, R), and of the basis, (R, R), with the basis."""
+    weights = weights * (along + TINY) / (weights @ gram + TINY)
     return weights / weights.sum(dim=1, keepdim=True)
 
 
