@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -27,7 +31,8 @@ def main() -> None:
     """Run a command; bad input ends in one line on standard error and exit code 2."""
     warnings.formatwarning = lambda message, *_, **__: f"volmin: warning: {_one_line(str(message))}\n"
     try:
-        status = app(standalone_mode=False)
+        with _terminated_as_interrupted():
+            status = app(standalone_mode=False)
     except typer.TyperException as error:
         _fail(error.format_message())
     except (KeyboardInterrupt, typer.Abort):
@@ -37,6 +42,19 @@ def main() -> None:
     if status == INTERRUPTED:
         print("volmin: stopped. The same command goes on from the last epoch.", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let a polite kill, such as a cluster's at the end of the time, stop a command and its workers like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may say so
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(message: str) -> NoReturn:

@@ -202,24 +202,45 @@ def test_bad_arguments_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_stops_and_the_same_command_goes_on_to_the_same_numbers(command, tmp_path):
-    reproduce = ["reproduce", "table1", "--datasets", "digits", "--noises", "pair:0.35", "--seeds", "1"]
-    reproduce += ["--methods", "volminnet,cross_entropy", "--epochs", "60", "--out"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "volmin", *reproduce, str(tmp_path / "a"), "--jobs", "2"],
+REPRODUCE = (
+    *("reproduce", "table1", "--datasets", "digits", "--noises", "pair:0.35", "--seeds", "1"),
+    *("--methods", "volminnet,cross_entropy", "--epochs", "60", "--out"),
+)
+
+
+def in_a_session_of_its_own(out):
+    return subprocess.Popen(
+        [sys.executable, "-m", "volmin", *REPRODUCE, str(out), "--jobs", "2"],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    worker_in(tmp_path / "a")
-    os.killpg(process.pid, signal.SIGINT)
+
+
+def assert_stopped(process):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "The same command goes on" in errors
     assert "Traceback" not in errors
+
+
+def test_ctrl_c_stops_and_the_same_command_goes_on_to_the_same_numbers(command, tmp_path):
+    process = in_a_session_of_its_own(tmp_path / "a")
+    worker_in(tmp_path / "a")
+    os.killpg(process.pid, signal.SIGINT)
+    assert_stopped(process)
     assert len(results(tmp_path / "a")) < 2
     for folder in ("a", "b"):
-        assert command(*reproduce, tmp_path / folder).code == 0
+        assert command(*REPRODUCE, tmp_path / folder).code == 0
     assert len(results(tmp_path / "a")) == 2
     assert results(tmp_path / "a") == results(tmp_path / "b")
+
+
+def test_a_polite_kill_stops_the_workers_too(tmp_path):
+    process = in_a_session_of_its_own(tmp_path)
+    worker = worker_in(tmp_path)
+    process.terminate()
+    assert_stopped(process)
+    worker.wait(timeout=60)
+    assert len(results(tmp_path)) < 2
