@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import volmin
-from volmin import noise
+from volmin import noise, transition
 from volmin.transition import (
     DegenerateTransitionWarning,
     DominantTransition,
@@ -143,9 +143,9 @@ def test_closed_forms_agree_with_numerical_gradients():
 
 def test_the_tangent_is_near_the_volume_and_exact_when_it_is_renewed():
     torch.manual_seed(0)
-    for num_classes, every in ((2, 8), (10, 8), (100, 8), (240, 12)):
+    for num_classes, every in ((10, 1), (40, 2), (100, 5)):
         tangent, w = VolumeTangent(num_classes), torch.randn(num_classes, num_classes) - math.log(num_classes)
-        for step in range(13):
+        for step in range(12):
             T = dominant(w + 0.01 * step)
             offset, slope = tangent.line(lambda T=T: T)
             volume = offset + (slope * T).sum()
@@ -153,8 +153,8 @@ def test_the_tangent_is_near_the_volume_and_exact_when_it_is_renewed():
             if step % every == 0:
                 assert torch.allclose(volume, exact[0], rtol=1e-5)
                 assert torch.equal(slope, exact[1])
-            assert torch.allclose(volume, exact[0], rtol=5e-3)
-            assert (slope - exact[1]).norm() < 0.2 * exact[1].norm()
+            assert torch.allclose(volume, exact[0], rtol=1e-3)
+            assert torch.allclose(slope, exact[1], rtol=0.1, atol=0.02)
 
 
 def test_a_forgotten_tangent_is_renewed():
@@ -163,6 +163,28 @@ def test_a_forgotten_tangent_is_renewed():
     assert not torch.equal(tangent.line(lambda: T)[1], log_volume_and_slope(T)[1])
     tangent.forget()
     assert torch.equal(tangent.line(lambda: T)[1], log_volume_and_slope(T)[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.double])
+@pytest.mark.parametrize("rows", [2, 3, 10, 39])
+def test_the_compiled_volume_is_the_volume(monkeypatch, rows, dtype):
+    generator = torch.Generator().manual_seed(rows)
+    tall = torch.randn(rows + 2, rows, generator=generator, dtype=dtype)
+    singular = torch.ones(rows, rows, dtype=dtype) / rows
+    for T in (dominant(tall[:rows]), dominant(tall[:rows]).T, tall, singular):
+        found = log_volume_and_slope(T)
+        with monkeypatch.context() as without:
+            without.setattr(transition, "numba_is_here", lambda: False)
+            expected = log_volume_and_slope(T)
+        for ours, wanted in zip(found, expected, strict=True):
+            assert ours.dtype == dtype
+            assert torch.allclose(ours, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_compiled_volume_does_not_hide_what_is_no_number():
+    volume, slope = log_volume_and_slope(torch.full((3, 3), math.nan))
+    assert volume.isnan()
+    assert slope.isnan().all()
 
 
 def test_log_volume_of_stacked_and_tall_matrices():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,14 @@ from torch import Tensor
 
 from volmin.arguments import named
 from volmin.compilation import numba_is_here
-from volmin.transition import ClosedForm, dominant_parts, dominant_slope, log_volume
+from volmin.transition import (
+    VOLUME_FLOOR,
+    ClosedForm,
+    dominant_parts,
+    dominant_slope,
+    log_volume,
+    log_volume_and_slope,
+)
 
 SMALLEST_LIKELIHOOD = 1e-12
 Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
@@ -54,13 +61,28 @@ def forward_nll_and_slopes(logits: Tensor, T: Tensor, y: Tensor) -> tuple[Tensor
     return -log_likelihood.mean(), for_logits, for_T, None
 
 
-def dominant_nll_and_slopes(logits: Tensor, w: Tensor, y: Tensor, tilt: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)``, and gradients for the logits, w and (none) y."""
+def dominant_nll_and_slopes(
+    logits: Tensor, w: Tensor, y: Tensor, *, tilt: Tensor | None = None, lam: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, None]:
+    """``forward_nll`` at ``T = dominant(w)`` plus further terms, and its gradients for the logits, w and (none) y.
+
+    Args:
+        logits: (N, C) clean logits.
+        w: (C, C) parameters of T.
+        y: (N,) noisy labels.
+        tilt: (C, C), for ``sum(tilt * T)``.
+        lam: for ``lam * log_volume(T)``.
+    """
+    tilt = w.new_zeros(w.shape) if tilt is None else tilt
     if _can_be_compiled(logits, w, y):
-        return _compiled("dominant_nll", logits, w, y, tilt)
+        return _compiled("dominant_nll", logits, w, y, tilt, lam, VOLUME_FLOOR)
     T, A, sums = dominant_parts(w)
     nll, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
-    return nll + tilt.flatten() @ T.flatten(), for_logits, dominant_slope(for_T.add_(tilt), T, A, sums), None
+    value, for_T = nll + tilt.flatten() @ T.flatten(), for_T.add_(tilt)
+    if lam > 0:
+        volume, slope = log_volume_and_slope(T)
+        value, for_T = value + lam * volume, for_T.add_(slope, alpha=lam)
+    return value, for_logits, dominant_slope(for_T, T, A, sums), None
 
 
 def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
@@ -70,13 +92,14 @@ def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
     return known and fits and logits.shape[1] <= 200 and numba_is_here()
 
 
-def _compiled(name: str, logits: Tensor, T: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-    """What a kernel of that name gives, with its gradients for the logits and T."""
-    from volmin import loss_kernels
+def _compiled(name: str, *given: Any) -> tuple[Tensor, Tensor, Tensor, None]:
+    """What a kernel of that name gives for logits, T and further arguments, with its gradients for the first two."""
+    from volmin import kernels
 
+    logits, T = given[:2]
     for_logits, for_T = logits.new_empty(logits.shape), T.new_zeros(T.shape)
-    given = (tensor.detach().contiguous().numpy() for tensor in (logits, T, *others))
-    value = getattr(loss_kernels, name)(*given, for_logits.numpy(), for_T.numpy())
+    given = tuple(each.detach().contiguous().numpy() if isinstance(each, Tensor) else each for each in given)
+    value = getattr(kernels, name)(*given, for_logits.numpy(), for_T.numpy())
     return logits.new_tensor(value), for_logits, for_T, None
 
 

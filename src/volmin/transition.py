@@ -22,11 +22,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from volmin.arguments import named
+from volmin.compilation import numba_is_here
 
 VOLUME_FLOOR = 1e-6
 """Added to the eigenvalues of T'T: keeps the log volume of a singular T finite (about -7 per lost dimension)."""
 
 
+MANY_CLASSES = 40
+"""From so many on the volume, which costs C^3, is worth avoiding."""
 _FARTHEST = 100.0
 """Parameters of a trainable T beyond this are zeros and ones to any precision, and would not learn."""
 
@@ -236,7 +239,9 @@ def log_volume(T: Tensor, floor: float = VOLUME_FLOOR) -> Tensor:
 
 
 def log_volume_and_slope(T: Tensor, floor: float = VOLUME_FLOOR) -> tuple[Tensor, Tensor]:
-    """``log_volume`` and its gradient, ``T (T'T + floor I)^-1``, as plain numbers from one Cholesky factor."""
+    """``log_volume`` and its gradient, ``T (T'T + floor I)^-1``, as plain numbers from one elimination."""
+    if T.ndim == 2 and 0 < T.shape[1] < MANY_CLASSES and T.device.type == "cpu" and numba_is_here():
+        return _compiled_log_volume(T, floor)
     wide = T.double()
     gram = wide.mT @ wide
     gram.diagonal(dim1=-2, dim2=-1).add_(floor)
@@ -245,18 +250,27 @@ def log_volume_and_slope(T: Tensor, floor: float = VOLUME_FLOOR) -> tuple[Tensor
     return volume.to(T.dtype), (wide @ torch.cholesky_inverse(factor)).to(T.dtype)
 
 
+def _compiled_log_volume(T: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    from volmin import kernels
+
+    wide = T.detach().double().contiguous()
+    slope = torch.empty_like(wide)
+    volume = kernels.log_volume(wide.numpy(), floor, slope.numpy())
+    return T.new_tensor(volume), slope.to(T.dtype)
+
+
 class VolumeTangent:
     """The log volume of a T in training, as its tangent at the T of a few calls ago.
 
-    For few classes the volume is a dozen small calls into torch, for many it costs C^3; either is a good part of a
-    step. T moves little from one step to the next, so its tangent is renewed only every 8 calls, or C // 20 if more.
+    The volume of C classes costs C^3, and beyond some 50 classes more than the rest of a step. T moves little from one
+    step to the next, so its tangent is renewed only every C // 20 calls.
 
     Args:
         num_classes: C.
     """
 
     def __init__(self, num_classes: int) -> None:
-        self.every = max(8, num_classes // 20)
+        self.every = max(1, num_classes // 20)
         self.forget()
 
     def forget(self) -> None:

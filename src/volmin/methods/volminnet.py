@@ -10,8 +10,8 @@ of T as its corners, so T is found without anchor points.
 Reference: Li, Liu, Han, Niu, Sugiyama, "Provably End-to-end Label-Noise Learning without Anchor Points", ICML 2021.
 
 Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``); validation
-loss is a mean over examples, not over batches; the volume is a tangent that is renewed every few steps
-(``volmin.transition.VolumeTangent``). The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
+loss is a mean over examples, not over batches; with 40 classes or more, the volume is a tangent that is renewed every
+few steps (``volmin.transition.VolumeTangent``). The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
 ln(1 / (C - 2)): give ``init`` for the former. ``shared_level`` and ``warm_up`` are ours; the latter is for heavy pair
 noise, where the objective has local optima in which two columns of T describe one class, and some seeds end there. A
 start from the smallest simplex around the posteriors of a briefly trained network does not.
@@ -29,7 +29,7 @@ from volmin.losses import dominant_nll_and_slopes
 from volmin.methods.base import Method
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
-from volmin.transition import ClosedForm, DominantTransition, VolumeTangent, dominant
+from volmin.transition import MANY_CLASSES, ClosedForm, DominantTransition, VolumeTangent, dominant_parts
 
 
 class VolMinNet(Method):
@@ -64,7 +64,7 @@ class VolMinNet(Method):
             raise ValueError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
         self.T = DominantTransition(num_classes, init, shared_level=shared_level)
         self.lam, self.warm_up = lam, warm_up
-        self.volume = VolumeTangent(num_classes)
+        self.tangent = VolumeTangent(num_classes) if num_classes >= MANY_CLASSES else None
 
     def transition(self, x: Tensor | None = None) -> Tensor:
         return self.T()
@@ -74,12 +74,15 @@ class VolMinNet(Method):
         return cast("Tensor", ClosedForm.apply(self._objective, self(batch.x), self.T.parameter_matrix(), batch.y))
 
     def _objective(self, logits: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        offset, slope = self.volume.line(lambda: dominant(w))
-        value, for_logits, for_w, _ = dominant_nll_and_slopes(logits, w, y, self.lam * slope)
+        if self.tangent is None:
+            return dominant_nll_and_slopes(logits, w, y, lam=self.lam)
+        offset, slope = self.tangent.line(lambda: dominant_parts(w)[0])
+        value, for_logits, for_w, _ = dominant_nll_and_slopes(logits, w, y, tilt=self.lam * slope)
         return value + self.lam * offset, for_logits, for_w, None
 
     def train(self, mode: bool = True) -> VolMinNet:
-        self.volume.forget()
+        if self.tangent is not None:
+            self.tangent.forget()
         return super().train(mode)
 
     def phases(self, recipe: Recipe) -> list[Phase]:

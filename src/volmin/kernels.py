@@ -1,4 +1,4 @@
-"""The corrected cross-entropy as compiled loops: for few classes, calls into torch take longer than the arithmetic."""
+"""The corrected loss and the volume as compiled loops: for few classes, calls into torch take longer than all of it."""
 
 from __future__ import annotations
 
@@ -59,14 +59,54 @@ def forward_nll(logits: Array, T: Array, y: Array, for_logits: Array, for_T: Arr
 
 
 @compiled
-def dominant_nll(logits: Array, w: Array, y: Array, tilt: Array, for_logits: Array, for_w: Array) -> float:
-    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)``; fills its gradients.
+def log_volume(T: Array, floor: float, slope: Array) -> float:
+    """``1/2 log det(T'T + floor I)``, shifted to be zero at I; fills its gradient, ``T (T'T + floor I)^-1``.
+
+    Args:
+        T: (R, C) in double precision.
+        floor: above zero.
+        slope: (R, C), to be filled.
+    """
+    rows, num_classes = T.shape
+    gram, inverse, log_det = floor * np.eye(num_classes), np.eye(num_classes), 0.0
+    for r in range(rows):
+        for i in range(num_classes):
+            for j in range(num_classes):
+                gram[i, j] += T[r, i] * T[r, j]
+    # Elimination needs no exchange of rows where all eigenvalues are positive; the pivots multiply to the determinant.
+    for k in range(num_classes):
+        pivot = gram[k, k]
+        log_det += np.log(pivot)
+        for j in range(num_classes):
+            gram[k, j] /= pivot
+            inverse[k, j] /= pivot
+        for i in range(num_classes):
+            factor = gram[i, k]
+            if i != k:
+                for j in range(num_classes):
+                    gram[i, j] -= factor * gram[k, j]
+                    inverse[i, j] -= factor * inverse[k, j]
+    for r in range(rows):
+        for j in range(num_classes):
+            slope[r, j] = 0.0
+            for k in range(num_classes):
+                slope[r, j] += T[r, k] * inverse[k, j]
+    return (log_det - num_classes * np.log1p(floor)) / 2
+
+
+@compiled
+def dominant_nll(
+    logits: Array, w: Array, y: Array, tilt: Array, lam: float, floor: float, for_logits: Array, for_w: Array
+) -> float:
+    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)`` plus ``lam`` log volumes; fills its gradients.
 
     Args:
         logits: (N, C) clean logits.
         w: (C, C) parameters of T.
         y: (N,) noisy labels.
         tilt: (C, C).
+        lam: weight of the log volume of T.
+        floor: of the log volume.
         for_logits: (N, C), to be filled.
         for_w: (C, C), to be filled.
     """
@@ -77,6 +117,10 @@ def dominant_nll(logits: Array, w: Array, y: Array, tilt: Array, for_logits: Arr
     T = A / sums
     for_T = tilt.copy()
     value = forward_nll(logits, T, y, for_logits, for_T) + (tilt * T).sum()
+    if lam > 0:
+        slope = np.empty(T.shape)
+        value += lam * log_volume(T.astype(np.float64), floor, slope)
+        for_T += (lam * slope).astype(np.float32)
     along = (for_T * T).sum(0)
     for i in range(len(A)):
         for j in range(len(A)):
