@@ -81,6 +81,12 @@ def test_in_training_the_kernels_have_the_threads_and_torch_has_one(net, monkeyp
     assert {(threads, len(found)) for threads, found in trained} == {(1, 2)}
 
 
+def test_torch_keeps_its_threads_where_nothing_is_compiled(net, monkeypatch):
+    monkeypatch.setattr(lenet, "numba_is_here", lambda: False)
+    with thread_limit(2), lenet.threads_lent(net):
+        assert torch.get_num_threads() == 2
+
+
 def test_no_image_is_no_mistake(net):
     assert net(images(0)).shape == (0, 10)
     net(images(0)).sum().backward()

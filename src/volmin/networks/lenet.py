@@ -109,7 +109,7 @@ def threads_lent(module: nn.Module) -> Iterator[None]:
     processor from the kernels.
     """
     count = torch.get_num_threads()
-    if count == 1 or not any(isinstance(part, LeNet5) for part in module.modules()):
+    if count == 1 or not numba_is_here() or not any(isinstance(part, LeNet5) for part in module.modules()):
         yield
         return
     before = _lent.set(count)
