@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from volmin.compilation import compiled
 
 _SMALL = np.float32(1e-30)
+"""Below such a likelihood, quotients of probabilities would soon be zero by zero."""
 
 Array = NDArray[Any]
 
@@ -29,7 +30,7 @@ def forward_nll(logits: Array, T: Array, y: Array, for_logits: Array, for_T: Arr
     h, joint, total = np.empty(num_classes, np.float32), np.empty(num_classes, np.float32), 0.0
     for n in range(count):
         if not 0 <= y[n] < num_classes:
-            raise IndexError("index out of range in self")
+            raise IndexError("a label is not one of the classes")
         row, largest, norm, likelihood = T[y[n]], logits[n].max(), np.float32(0), np.float32(0)
         for j in range(num_classes):
             h[j] = np.exp(logits[n, j] - largest)
