@@ -16,47 +16,49 @@ Array = NDArray[Any]
 
 
 @compiled
-def forward_nll(logits: Array, T: Array, y: Array, for_logits: Array, for_T: Array) -> float:
+def forward_nll(logits: Array, T: Array, y: Array, h: Array, for_T: Array) -> float:
     """Mean of ``-log (T h(x))[y]``; gives its gradients.
 
     Args:
         logits: (N, C) clean logits.
         T: (C, C).
         y: (N,) noisy labels.
-        for_logits: (N, C), to be filled.
+        h: (N, C) softmax of the logits, to be replaced by the gradient for them.
         for_T: (C, C), to be added to.
     """
-    count, num_classes = logits.shape
-    h, joint, total = np.empty(num_classes, np.float32), np.empty(num_classes, np.float32), 0.0
+    (count, num_classes), total = logits.shape, 0.0
+    share = np.float32(1 / count)
     for n in range(count):
         if not 0 <= y[n] < num_classes:
             raise IndexError("a label is not one of the classes")
-        row, largest, norm, likelihood = T[y[n]], logits[n].max(), np.float32(0), np.float32(0)
+        row, posterior, gradient, likelihood = T[y[n]], h[n], for_T[y[n]], np.float32(0)
         for j in range(num_classes):
-            h[j] = np.exp(logits[n, j] - largest)
-            norm += h[j]
-            likelihood += row[j] * h[j]
-        if likelihood > _SMALL * norm:
-            total -= np.log(likelihood / norm)
+            likelihood += row[j] * posterior[j]
+        if likelihood > _SMALL:
+            total -= np.log(likelihood)
+            scale = share / likelihood
             for j in range(num_classes):
                 # h / (T h)[y]: its product with row y of T is the posterior of the clean label given x and the noisy.
-                ratio = h[j] / likelihood
-                for_T[y[n], j] -= ratio / count
-                for_logits[n, j] = (h[j] / norm - row[j] * ratio) / count
+                ratio = posterior[j] * scale
+                gradient[j] -= ratio
+                posterior[j] = posterior[j] * share - row[j] * ratio
         else:
             # The label is all but impossible: only logarithms of its probability can be told from zero.
+            log_tiny = np.log(np.finfo(np.float32).tiny)
+            log_row = np.array([np.log(row[j]) if row[j] > 0 else log_tiny for j in range(num_classes)])
+            log_likelihood = _log_sum_exp(logits[n] + log_row)
+            total -= log_likelihood - _log_sum_exp(logits[n])
             for j in range(num_classes):
-                joint[j] = logits[n, j] + np.log(max(row[j], np.finfo(np.float32).tiny))
-            top, weight = joint.max(), np.float32(0)
-            for j in range(num_classes):
-                weight += np.exp(joint[j] - top)
-            log_likelihood = top + np.log(weight)
-            total -= log_likelihood - largest - np.log(norm)
-            for j in range(num_classes):
-                ratio = np.exp(logits[n, j] - log_likelihood)
-                for_T[y[n], j] -= ratio / count
-                for_logits[n, j] = (h[j] / norm - row[j] * ratio) / count
+                ratio = share * np.exp(logits[n, j] - log_likelihood)
+                gradient[j] -= ratio
+                posterior[j] = posterior[j] * share - row[j] * ratio
     return total / count
+
+
+@compiled
+def _log_sum_exp(values: Array) -> float:
+    top = values.max()
+    return top + np.log(np.exp(values - top).sum())
 
 
 @compiled
@@ -97,27 +99,26 @@ def log_volume(T: Array, floor: float, slope: Array) -> float:
 
 @compiled
 def dominant_nll(
-    logits: Array, w: Array, y: Array, tilt: Array, lam: float, floor: float, for_logits: Array, for_w: Array
+    logits: Array, A: Array, y: Array, tilt: Array, lam: float, floor: float, h: Array, for_w: Array
 ) -> float:
     """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)`` plus ``lam`` log volumes; fills its gradients.
 
     Args:
         logits: (N, C) clean logits.
-        w: (C, C) parameters of T.
+        A: (C, C) sigmoids of w, the parameters of T.
         y: (N,) noisy labels.
         tilt: (C, C).
         lam: weight of the log volume of T.
         floor: of the log volume.
-        for_logits: (N, C), to be filled.
+        h: (N, C) softmax of the logits, to be replaced by the gradient for them.
         for_w: (C, C), to be filled.
     """
-    A = 1 / (1 + np.exp(-w))
     for j in range(len(A)):
         A[j, j] = 1
     sums = A.sum(0)
     T = A / sums
     for_T = tilt.copy()
-    value = forward_nll(logits, T, y, for_logits, for_T) + (tilt * T).sum()
+    value = forward_nll(logits, T, y, h, for_T) + (tilt * T).sum()
     if lam > 0:
         slope = np.empty(T.shape)
         value += lam * log_volume(T.astype(np.float64), floor, slope)

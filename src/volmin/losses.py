@@ -75,7 +75,7 @@ def dominant_nll_and_slopes(
     """
     tilt = w.new_zeros(w.shape) if tilt is None else tilt
     if _can_be_compiled(logits, w, y):
-        return _compiled("dominant_nll", logits, w, y, tilt, lam, VOLUME_FLOOR)
+        return _compiled("dominant_nll", logits, w.sigmoid(), y, tilt, lam, VOLUME_FLOOR)
     T, A, sums = dominant_parts(w)
     nll, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
     value, for_T = nll + tilt.flatten() @ T.flatten(), for_T.add_(tilt)
@@ -89,7 +89,7 @@ def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
     known = logits.dtype == T.dtype == torch.float32 and y.dtype == torch.int64 and logits.device.type == "cpu"
     fits = logits.ndim == 2 and len(logits) > 0 and y.shape == logits.shape[:1] and T.shape == 2 * logits.shape[1:]
     # Beyond so many classes torch, whose exponentials are vectors, is faster.
-    return known and fits and logits.shape[1] <= 200 and numba_is_here()
+    return known and fits and logits.shape[1] <= 400 and numba_is_here()
 
 
 def _compiled(name: str, *given: Any) -> tuple[Tensor, Tensor, Tensor, None]:
@@ -97,10 +97,11 @@ def _compiled(name: str, *given: Any) -> tuple[Tensor, Tensor, Tensor, None]:
     from volmin import kernels
 
     logits, T = given[:2]
-    for_logits, for_T = logits.new_empty(logits.shape), T.new_zeros(T.shape)
+    # Exponentials are torch's, which computes them as vectors; the gradient takes the place of the posterior.
+    for_logits, for_T = logits.detach().softmax(1).contiguous(), T.new_zeros(T.shape)
     given = tuple(each.detach().contiguous().numpy() if isinstance(each, Tensor) else each for each in given)
     value = getattr(kernels, name)(*given, for_logits.numpy(), for_T.numpy())
-    return logits.new_tensor(value), for_logits, for_T, None
+    return torch.scalar_tensor(value), for_logits, for_T, None
 
 
 def _log_likelihood(log_probs: Tensor, rows: Tensor) -> Tensor:

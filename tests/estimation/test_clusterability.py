@@ -1,5 +1,9 @@
+import sys
+from itertools import permutations
+
 import numpy as np
 import pytest
+from scipy.optimize import approx_fprime
 
 from volmin import noise, transition_error
 from volmin.estimation import clusterability
@@ -63,3 +67,20 @@ def test_pair_noise_on_clustered_features():
     estimate = clusterability(X, labels, block_rows=1500)
     assert transition_error(T, estimate) < 0.1
     np.testing.assert_array_equal(estimate, clusterability(X, labels, block_rows=1500))
+
+
+def test_the_gradient_of_the_misfit_is_that_of_its_differences():
+    generator = np.random.default_rng(0)
+    misfit = sys.modules[solve_consensus.__module__]._misfit
+    theta, targets = generator.normal(size=3 + 9), exact_consensus(PRIORS, TRUTH)
+    differences = approx_fprime(theta, lambda at: misfit(at, *targets)[0])
+    np.testing.assert_allclose(misfit(theta, *targets)[1], differences, atol=1e-6)
+
+
+def test_frequencies_need_not_be_symmetric():
+    """A row's first neighbour is nearer than its second; the nearest model is that of the symmetric part."""
+    c1, c2, c3 = consensus(np.random.default_rng(0).integers(0, 3, (50, 3)), 3)
+    symmetric = np.mean([c3.transpose(axes) for axes in permutations(range(3))], axis=0)
+    np.testing.assert_allclose(
+        solve_consensus(c1, c2, c3)[1], solve_consensus(c1, (c2 + c2.T) / 2, symmetric)[1], atol=1e-12
+    )

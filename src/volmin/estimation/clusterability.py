@@ -16,11 +16,12 @@ afterwards.
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import scipy
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from threadpoolctl import threadpool_limits
 
 from volmin.posteriors import validate_labels
 from volmin.transition import as_matrix
@@ -100,25 +101,17 @@ def solve_consensus(
     c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The priors (C,) and T (C, C) whose label, pair and triple frequencies are nearest to those given."""
-    targets = [torch.as_tensor(c, dtype=torch.float64) for c in (c1, c2, c3)]
     C = len(c1)
-
-    @torch.enable_grad()  # a caller may have switched gradients off
-    def misfit(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        theta = torch.tensor(parameters, requires_grad=True)
-        pairs = zip(_moments(theta, C), targets, strict=True)
-        loss = torch.stack([((ours - given) ** 2).sum() for ours, given in pairs]).sum()
-        loss.backward()
-        assert theta.grad is not None
-        # Frequencies of triples are small, and their squares would fall below the optimiser's tolerance.
-        return C**2 * loss.item(), C**2 * theta.grad.numpy()
-
+    # What the model gives is symmetric, so the rest of the frequencies only adds a constant to the misfit.
+    pairs = np.mean([c2, c2.T], axis=0)
+    triples = np.mean([c3.transpose(axes) for axes in permutations(range(3))], axis=0)
     starts = [np.concatenate([np.zeros(C), (level * np.eye(C)).ravel()]) for level in DIAGONAL_STARTS]
     options = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-9}
-    fits = [scipy.optimize.minimize(misfit, start, jac=True, method="L-BFGS-B", options=options) for start in starts]
+    minimize = scipy.optimize.minimize  # before the limit, which binds only the libraries that are loaded
+    with threadpool_limits(1, "blas"):  # matrices as small as these only wait for other threads
+        fits = [minimize(_misfit, at, (c1, pairs, triples), "L-BFGS-B", jac=True, options=options) for at in starts]
     best = min(fits, key=lambda fit: fit.fun)
-    priors, T = _unpack(torch.as_tensor(best.x), C)
-    return in_order(priors.numpy(), T.numpy())
+    return in_order(*_unpack(best.x, C))
 
 
 def in_order(priors: NDArray[np.float64], T: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -130,15 +123,27 @@ def in_order(priors: NDArray[np.float64], T: NDArray[np.float64]) -> tuple[NDArr
     return priors[columns], T[:, columns]
 
 
-def _unpack(theta: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    priors = theta[:num_classes].softmax(dim=0)
-    T = theta[num_classes:].reshape(num_classes, num_classes).softmax(dim=0)
-    return priors, T
+def _unpack(theta: NDArray[np.float64], num_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return _softmax(theta[:num_classes]), _softmax(theta[num_classes:].reshape(num_classes, num_classes))
 
 
-def _moments(theta: Tensor, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
-    priors, T = _unpack(theta, num_classes)
-    pairs = T[:, None, :] * T[None, :, :]
-    c2 = pairs @ priors
-    c3 = (pairs.reshape(-1, num_classes) * priors) @ T.T
-    return T @ priors, c2, c3.reshape((num_classes,) * 3)
+def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    exponentials = np.exp(values - values.max(axis=0))
+    return exponentials / exponentials.sum(axis=0)
+
+
+def _misfit(
+    theta: NDArray[np.float64], c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Squared distance of the model's frequencies to given symmetric ones, and its gradient."""
+    C = len(c1)
+    priors, T = _unpack(theta, C)
+    products = (T[:, None, :] * T[None, :, :]).reshape(-1, C)
+    of_classes = products * priors
+    r1, r2, r3 = T @ priors - c1, of_classes.sum(axis=1).reshape(C, C) - c2, (of_classes @ T.T).reshape(c3.shape) - c3
+    first, second, third = r1[:, None], r2 @ T, r3.reshape(C, -1) @ products
+    for_priors = 2 * ((first + second + third) * T).sum(axis=0)
+    for_T = 2 * priors * (first + 2 * second + 3 * third)
+    gradient = [priors * (for_priors - for_priors @ priors), (T * (for_T - (for_T * T).sum(axis=0))).ravel()]
+    # Frequencies of triples are small, and their squares would fall below the optimiser's tolerance.
+    return C**2 * float((r1**2).sum() + (r2**2).sum() + (r3**2).sum()), C**2 * np.concatenate(gradient)
