@@ -28,11 +28,11 @@ def test_the_published_settings_of_every_record_still_exist():
 
 
 def test_the_figures_of_the_readme_are_the_recorded_ones():
-    def found(method, figure):
+    def found(method, figure, dataset="mnist"):
         return [
             record.result[figure]
-            for record in read_records(ROOT / "results" / "mnist-fast.jsonl")
-            if (record.spec["dataset"], record.spec["noise"], record.spec["method"]) == ("mnist", "pair:0.45", method)
+            for record in read_records(ROOT / "results" / f"{dataset}-fast.jsonl")
+            if (record.spec["dataset"], record.spec["noise"], record.spec["method"]) == (dataset, "pair:0.45", method)
         ]
 
     text = " ".join((ROOT / "README.md").read_text().split())
@@ -41,3 +41,5 @@ def test_the_figures_of_the_readme_are_the_recorded_ones():
         assert len(accuracies) == 5
         assert f"{name} {100 * mean(accuracies):.2f} ± {100 * stdev(accuracies):.2f} %" in text
     assert f"with an error of {mean(found('volminnet', 'transition_error')):.3f}" in text
+    (accuracy,), (seconds,) = (found("volminnet", figure, "cifar10") for figure in ("accuracy", "seconds"))
+    assert f"one seed, {seconds / 60:.0f} minutes on two cores: {100 * accuracy:.2f} %" in text
