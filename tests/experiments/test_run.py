@@ -156,6 +156,12 @@ def test_the_presets_of_cifar_are_the_published_ones():
     assert settings("cifar100", "official") == ("resnet34", 80, 1e-4, "adam", 1e-2, -4.5)
 
 
+@pytest.mark.parametrize(("epochs", "milestones"), [(80, (30, 60)), (8, (3, 6)), (1, (1, 1))])
+def test_a_shorter_training_keeps_the_shares_of_its_learning_rates_and_starts_with_the_first(epochs, milestones):
+    chosen = spec.resolve("cifar10", "sym:0.2", "volminnet", preset="official", epochs=epochs)
+    assert (chosen.recipe.epochs, chosen.recipe.milestones) == (epochs, milestones)
+
+
 @pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
 def test_every_method_keeps_the_length_of_a_fast_preset(dataset):
     epochs = presets.find(dataset, "fast").recipe.epochs

@@ -108,5 +108,6 @@ def resolve(
 
 def shorten(recipe: Recipe, epochs: int) -> Recipe:
     """The recipe over another number of epochs, with its milestones at the same shares of training."""
-    milestones = tuple(round(milestone * epochs / recipe.epochs) for milestone in recipe.milestones)
+    # Not before the first epoch is over: a milestone of 0 would leave out the learning rate that it ends.
+    milestones = tuple(max(1, round(milestone * epochs / recipe.epochs)) for milestone in recipe.milestones)
     return replace(recipe, epochs=epochs, milestones=milestones)
