@@ -255,3 +255,19 @@ def test_a_damaged_file_of_a_finished_run_is_never_silently_used(finished, tmp_p
         return
     with pytest.raises(ValueError, match=rf"{re.escape(name)} is damaged"):
         read_records(folder)
+
+
+def test_the_noise_rate_does_not_need_all_inputs(digits, monkeypatch):
+    experiment = run.set_up(spec.resolve("digits", "pair:0.35", "volminnet", epochs=1), dataset=digits)
+    seen = []
+
+    def clean_probs(method, inputs):
+        seen.append(len(inputs.y))
+        return torch.full((len(inputs.y), 10), 0.1)
+
+    monkeypatch.setattr(run, "clean_probs", clean_probs)
+    whole = run._noise_rate(experiment)
+    monkeypatch.setattr(run, "_ENOUGH_FOR_PRIORS", 100)
+    assert run._noise_rate(experiment) == pytest.approx(whole)
+    assert seen[0] == len(experiment.train.y) > 1000
+    assert 80 <= seen[1] <= 100
