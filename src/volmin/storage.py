@@ -60,6 +60,15 @@ def only_process(folder: Path, seconds: float = 0) -> Iterator[None]:
         lock.release()
 
 
+def is_busy(folder: Path) -> bool:
+    """Whether another process is at work in a folder."""
+    try:
+        with only_process(folder):
+            return False
+    except BusyError:
+        return True
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file, or nothing."""
     with replace_file(path) as temporary:

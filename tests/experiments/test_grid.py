@@ -96,6 +96,18 @@ def test_the_runs_of_a_killed_worker_are_done_again_and_nothing_is_lost(tmp_path
     assert {one.state for one in standings} == {"done"}
 
 
+def beside(code, *arguments):
+    """A process that runs code which may import this module."""
+    here = str(Path(__file__).parent)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 CLUSTER = """
 import sys
 from pathlib import Path
@@ -115,14 +127,7 @@ if __name__ == "__main__":
 )
 def test_a_cluster_replaces_a_killed_worker(tmp_path, backend):
     """In a process of its own: clusters leave threads and open files behind."""
-    here = str(Path(__file__).parent)
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER, str(tmp_path), backend],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    process = beside(CLUSTER, tmp_path, backend)
     worker_in(tmp_path).kill()
     output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
@@ -190,6 +195,32 @@ def test_a_folder_in_which_another_process_works_is_left_to_it(tmp_path, digits)
             run.run(run.set_up(each, dataset=digits), tmp_path)
         assert not list(each.folder(tmp_path).glob("*.json"))
     assert run.run(run.set_up(each, dataset=digits), tmp_path)["epochs"] == 2
+
+
+ORPHAN = """
+import sys, time
+from pathlib import Path
+from test_grid import specs
+from volmin.experiments import run
+run.run(run.set_up(specs()[2]), Path(sys.argv[1]), on_epoch=lambda history: time.sleep(0.5))
+"""
+
+
+def test_a_grid_waits_for_a_process_that_is_at_work_on_one_of_its_runs(one_by_one, tmp_path, capfd, monkeypatch):
+    """The workers of a command that was killed go on for a while, and the same command meets them."""
+    monkeypatch.setattr(grid, "_LOOK_EVERY", 0.1)
+    mine, _, others = specs()
+    orphan = beside(ORPHAN, tmp_path)
+    worker_in(tmp_path)
+    standings = grid.run_grid([mine, others], tmp_path, jobs=1)
+    assert {one.state for one in standings} == {"done"}
+    output, _ = orphan.communicate(timeout=60)
+    assert orphan.returncode == 0, output
+    assert "volminnet on digits, pair:0.35, seed 2: another process is at work on it; waiting" in capfd.readouterr().err
+    expected = results(one_by_one)
+    assert results(tmp_path) == {
+        each.folder(Path()).name: expected[each.folder(Path()).name] for each in (mine, others)
+    }
 
 
 def test_bad_arguments_are_refused(tmp_path):

@@ -2,7 +2,8 @@
 
 A run is a function of its spec, takes one thread, and writes a folder of its own, so the number of workers and where
 they are change nothing but the time it takes. What is finished is not run again; what was interrupted goes on from its
-last epoch; what fails is recorded with its error and does not stop the others.
+last epoch; what fails is recorded with its error and does not stop the others; what another process is working on is
+waited for.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -27,16 +29,16 @@ from volmin.experiments import anchors
 from volmin.experiments.run import read_metrics, read_result, run, set_up, tidy
 from volmin.experiments.spec import RunSpec
 from volmin.progress import GridProgress
-from volmin.storage import BusyError, read_json, write_json
+from volmin.storage import BusyError, is_busy, read_json, write_json
 from volmin.training import Recipe
 
 Backend = Literal["loky", "dask", "ray"]
 State = Literal["done", "broken", "missing"]
 
 _ROUNDS = 3
-"""How often unfinished runs are handed out again after workers were lost, before giving up."""
+"""How often workers may be lost before giving up."""
 _LOOK_EVERY = 2.0
-"""Seconds between two looks at the run folders, for the progress display."""
+"""Seconds between two looks at the run folders, for the progress display or for what others are doing there."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,8 @@ def run_grid(
             tidy(spec.folder(out))
     if pending:
         _check_inputs(pending, data_dir)
-        with _watched(pending, out), _workers(backend, min(jobs, len(pending)), address) as count:
-            _run_all(pending, out.absolute(), data_dir.absolute() if data_dir else None, count)
+        with _watched(pending, out) as say, _workers(backend, min(jobs, len(pending)), address) as count:
+            _run_all(pending, out.absolute(), data_dir.absolute() if data_dir else None, count, say)
     return [standing(spec, out) for spec in specs]
 
 
@@ -163,22 +165,32 @@ def _check_inputs(specs: Sequence[RunSpec], data_dir: Path | None) -> None:
                 noise.parse(spec.noise, classes, spec.seed)
 
 
-def _run_all(pending: Sequence[RunSpec], out: Path, data_dir: Path | None, workers: int) -> None:
-    for left in range(_ROUNDS - 1, -1, -1):
+def _run_all(
+    pending: Sequence[RunSpec], out: Path, data_dir: Path | None, workers: int, say: Callable[[str, str], None]
+) -> None:
+    losses, waited_for = 0, set[str]()
+    while pending:
         try:
             # One run a task, handed out as workers become free: runs differ in length by a factor of ten.
             Parallel(n_jobs=workers, batch_size=1, pre_dispatch=str(workers))(  # pyright: ignore[reportArgumentType]
                 delayed(_run_one)(spec, out, data_dir) for spec in pending
             )
-            return
         except Exception as error:
             # A worker was lost: killed by the system for its memory, say. Whatever it was doing goes on in a new one.
-            pending = [one.spec for one in (standing(spec, out) for spec in pending) if one.is_open]
-            if not pending:
-                return
-            if not left:
+            losses += 1
+            if losses == _ROUNDS and _still_open(pending, out):
                 lost = f"Workers were lost {_ROUNDS} times ({type(error).__name__}: {error})"
                 raise OSError(f"{lost}. Is there memory for so many --jobs? The same command goes on.") from error
+        # What is open now is in the hands of others: of another command, or of workers whose command was killed.
+        while (pending := _still_open(pending, out)) and all(is_busy(spec.folder(out)) for spec in pending):
+            for name in {title(spec) for spec in pending} - waited_for:
+                say(name, "another process is at work on it; waiting")
+                waited_for.add(name)
+            time.sleep(_LOOK_EVERY)
+
+
+def _still_open(specs: Sequence[RunSpec], out: Path) -> list[RunSpec]:
+    return [one.spec for one in (standing(spec, out) for spec in specs) if one.is_open]
 
 
 def _run_one(spec: RunSpec, out: Path, data_dir: Path | None) -> None:
@@ -190,7 +202,7 @@ def _run_one(spec: RunSpec, out: Path, data_dir: Path | None) -> None:
             run(set_up(spec, data_dir, dataset=_dataset(spec.dataset, data_dir)), out)
         (folder / "error.json").unlink(missing_ok=True)
     except BusyError:
-        # Another command works on the same folder: it will finish it, or leave it to be resumed.
+        # Another process works on it: it will finish it, or leave it to be resumed.
         return
     except Exception as error:
         write_json(folder / "spec.json", spec.as_json())
@@ -247,8 +259,11 @@ def _workers(backend: Backend, jobs: int, address: str | None) -> Iterator[int]:
 
 
 @contextmanager
-def _watched(pending: Sequence[RunSpec], out: Path) -> Iterator[None]:
-    """Show how the runs go on, by looking at their folders: it is the same for workers here and elsewhere."""
+def _watched(pending: Sequence[RunSpec], out: Path) -> Iterator[Callable[[str, str], None]]:
+    """Show how the runs go on, by looking at their folders: it is the same for workers here and elsewhere.
+
+    Gives a function that says what becomes of a run, by its title.
+    """
     standings = [standing(spec, out) for spec in pending]
     stop = threading.Event()
     with GridProgress(sum(one.epochs for one in standings), sum(one.epochs_done for one in standings)) as progress:
@@ -268,7 +283,7 @@ def _watched(pending: Sequence[RunSpec], out: Path) -> Iterator[None]:
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            yield
+            yield progress.finished
         finally:
             stop.set()
             watcher.join()
