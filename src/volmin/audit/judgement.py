@@ -76,7 +76,8 @@ def _fitted(probs: Array, codes: Codes, seed: int) -> tuple[Array, Array, str]:
 
 def _counted(probs: Array, codes: Codes) -> tuple[Array, Array, str]:
     T = estimate_transition(probs, codes, "confident")
-    return T, quality.clean_posteriors(probs, T), "counted"
+    # A step costs N C^2, and the last digits of a T with few labels for each entry are not worth hundreds of them.
+    return T, quality.clean_posteriors(probs, T, gap=1e-3, max_iterations=50), "counted"
 
 
 def with_levels(T: Array, joint: Array) -> Array:
