@@ -51,7 +51,7 @@ def _part(name: str, part: Mapping[str, Any]) -> str:
     for one in outcomes:
         counts = [f"{one[key]:,}" for key in ("tried", "right", "refused", "failed")]
         note = f" (not tried: {one['skipped']})" if one["skipped"] else ""
-        lines.append(_line([one["what"] + note, *counts, *(str(one["figures"].get(key, "")) for _, key in extra)]))
+        lines.append(_line([one["what"] + note, *counts, *(_figure(one["figures"].get(key, "")) for _, key in extra)]))
     return "\n".join([f"## {title}\n", f"{shown} {when}\n", *lines, ""])
 
 
@@ -60,6 +60,10 @@ _EXTRA: dict[str, Sequence[tuple[str, str]]] = {
     "soak": (("CPU, s", "cpu_seconds"), ("MB beyond the input", "megabytes"), ("MB kept", "megabytes_after_the_first")),
     "devices": (("accuracy, one process", "one_process"), ("two processes", "two_processes")),
 }
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _line(cells: Sequence[str]) -> str:
