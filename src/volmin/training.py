@@ -318,13 +318,14 @@ def _train_epoch(
     fabric: OneDevice | Fabric,
 ) -> float:
     objective.train()
+    owned = _owned(phase.optimizers)
     total, count = torch.zeros((), device=fabric.device), 0
     for step, batch in enumerate(train.shuffled(order)):
         if phase.schedule is not None:
             _set_learning_rates(phase.optimizers, phase.schedule(epoch + step / len(train)))
         loss = objective(batch, epoch)
-        for optimizer in optimizers:
-            optimizer.zero_grad()
+        for parameter in owned:  # what zero_grad does, without its ceremony for each optimiser
+            parameter.grad = None
         fabric.backward(loss)
         for optimizer in optimizers:
             optimizer.step()
@@ -450,9 +451,13 @@ def _set_learning_rates(optimizers: Sequence[Optimizer], factor: float) -> None:
 
 
 def _train_only(method: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-    owned = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    owned = {id(parameter) for parameter in _owned(optimizers)}
     for parameter in method.parameters():
         parameter.requires_grad_(id(parameter) in owned)
+
+
+def _owned(optimizers: Sequence[Optimizer]) -> list[nn.Parameter]:
+    return [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
 
 
 @contextmanager
