@@ -17,8 +17,21 @@ def numba_is_here() -> bool:
 
 
 def compiled(loop: Loop) -> Loop:
-    """The loop as machine code, kept beside its source."""
+    """The loop as machine code, kept beside its source.
+
+    Its sums keep their order, and products are rounded before they are added. Were the compiler free in that, code that
+    was compiled just now and the same code from the cache would differ in the last bit, and so would two equal runs.
+    """
+    return _machine_code(loop, False)
+
+
+def compiled_freely(loop: Loop) -> Loop:
+    """The same, with sums in the order that is fastest."""
+    # Not-a-number and infinity keep their meaning: a training that diverges must be seen.
+    return _machine_code(loop, {"contract", "reassoc", "nsz"})
+
+
+def _machine_code(loop: Loop, fastmath: set[str] | bool) -> Loop:
     from numba import njit
 
-    # Not-a-number and infinity keep their meaning: a training that diverges must be seen.
-    return njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(loop)  # pyright: ignore[reportReturnType]
+    return njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(loop)  # pyright: ignore[reportReturnType]

@@ -118,7 +118,10 @@ def dominant_nll(
     sums = A.sum(0)
     T = A / sums
     for_T = tilt.copy()
-    value = forward_nll(logits, T, y, h, for_T) + (tilt * T).sum()
+    value = forward_nll(logits, T, y, h, for_T)
+    for i in range(len(A)):
+        for j in range(len(A)):
+            value += np.float64(tilt[i, j]) * T[i, j]  # in double precision: a tangent and its offset all but cancel
     if lam > 0:
         slope = np.empty(T.shape)
         value += lam * log_volume(T.astype(np.float64), floor, slope)
