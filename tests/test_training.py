@@ -393,6 +393,26 @@ def test_schedules():
     assert dict(rates) == pytest.approx({0: 0.1, 1: 0.01, 2: 0.01, 3: 0.001})
 
 
+def test_the_optimiser_of_T_is_adam_to_the_bit():
+    ours, theirs = DominantTransition(4, shared_level=True), DominantTransition(4, shared_level=True)
+    brisk = Recipe(transition_lr=0.05).transition_optimizer_for(ours)
+    plain = torch.optim.Adam(theirs.parameters(), 0.05, fused=True)
+    for step in range(20):
+        if step == 10:  # as a killed run does
+            state = brisk.state_dict()
+            brisk = Recipe(transition_lr=0.05).transition_optimizer_for(ours)
+            brisk.load_state_dict(state)
+        for transition, optimizer in ((ours, brisk), (theirs, plain)):
+            optimizer.zero_grad()
+            (transition()[0] * torch.arange(4) * (step % 3 - 1)).sum().backward()
+            if step in (0, 15):  # what has no gradient stays where it is
+                transition.level.grad = None
+            optimizer.param_groups[0]["lr"] = 0.05 / (1 + step)
+            optimizer.step()
+    assert torch.equal(ours.w, theirs.w)
+    assert torch.equal(ours.level, theirs.level)
+
+
 def test_transition_parameters_never_decay():
     recipe = Recipe(weight_decay=0.5)
     for kind in ("adam", "sgd"):

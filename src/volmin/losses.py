@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -73,12 +74,13 @@ def dominant_nll_and_slopes(
         tilt: (C, C), for ``sum(tilt * T)``.
         lam: for ``lam * log_volume(T)``.
     """
-    tilt = w.new_zeros(w.shape) if tilt is None else tilt
     if _can_be_compiled(logits, w, y):
-        return _compiled("dominant_nll", logits, w.sigmoid(), y, tilt, lam, VOLUME_FLOOR)
+        given = np.zeros(w.shape, np.float32) if tilt is None else tilt
+        return _compiled("dominant_nll", logits, w.sigmoid(), y, given, lam, VOLUME_FLOOR)
     T, A, sums = dominant_parts(w)
-    nll, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
-    value, for_T = nll + tilt.flatten() @ T.flatten(), for_T.add_(tilt)
+    value, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
+    if tilt is not None:
+        value, for_T = value + tilt.flatten() @ T.flatten(), for_T.add_(tilt)
     if lam > 0:
         volume, slope = log_volume_and_slope(T)
         value, for_T = value + lam * volume, for_T.add_(slope, alpha=lam)
@@ -98,10 +100,10 @@ def _compiled(name: str, *given: Any) -> tuple[Tensor, Tensor, Tensor, None]:
 
     logits, T = given[:2]
     # Exponentials are torch's, which computes them as vectors; the gradient takes the place of the posterior.
-    for_logits, for_T = logits.detach().softmax(1).contiguous(), T.new_zeros(T.shape)
+    for_logits, for_T = logits.detach().softmax(1).contiguous(), np.zeros(T.shape, np.float32)
     given = tuple(each.detach().contiguous().numpy() if isinstance(each, Tensor) else each for each in given)
-    value = getattr(kernels, name)(*given, for_logits.numpy(), for_T.numpy())
-    return torch.scalar_tensor(value), for_logits, for_T, None
+    value = getattr(kernels, name)(*given, for_logits.numpy(), for_T)
+    return torch.scalar_tensor(value), for_logits, torch.from_numpy(for_T), None
 
 
 def _log_likelihood(log_probs: Tensor, rows: Tensor) -> Tensor:

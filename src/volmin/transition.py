@@ -131,14 +131,13 @@ class ClosedForm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., tuple[Tensor | None, ...]], *inputs: Tensor) -> Tensor:
         value, *slopes = function(*inputs)
-        ctx.save_for_backward(*slopes)
+        ctx.slopes = slopes  # neither inputs nor outputs: kept here, they keep nothing alive
         return cast("Tensor", value)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        slopes = ctx.saved_tensors
-        return None, *(None if slope is None else slope * _spread(grad, slope) for slope in slopes)
+        return None, *(None if slope is None else slope * _spread(grad, slope) for slope in ctx.slopes)
 
 
 def _spread(grad: Tensor, slope: Tensor) -> Tensor:
