@@ -16,22 +16,30 @@ Array = NDArray[Any]
 
 
 @compiled
-def forward_nll(logits: Array, T: Array, y: Array, h: Array, for_T: Array) -> float:
-    """Mean of ``-log (T h(x))[y]``; gives its gradients.
+def forward_nll(logits: Array, T: Array, y: Array) -> tuple[float, Array, Array]:
+    """Mean of ``-log (T h(x))[y]`` and its gradients for the logits and T.
 
     Args:
         logits: (N, C) clean logits.
         T: (C, C).
         y: (N,) noisy labels.
-        h: (N, C) softmax of the logits, to be replaced by the gradient for them.
-        for_T: (C, C), to be added to.
     """
+    for_T = np.zeros(T.shape, np.float32)
+    value, for_logits = _forward_nll(logits, T, y, for_T)
+    return value, for_logits, for_T
+
+
+@compiled
+def _forward_nll(logits: Array, T: Array, y: Array, for_T: Array) -> tuple[float, Array]:
+    """The same, but adds the gradient for T to what is there."""
     (count, num_classes), total = logits.shape, 0.0
-    share = np.float32(1 / count)
+    share, for_logits = np.float32(1 / count), np.empty(logits.shape, np.float32)
     for n in range(count):
         if not 0 <= y[n] < num_classes:
             raise IndexError("a label is not one of the classes")
-        row, posterior, gradient, likelihood = T[y[n]], h[n], for_T[y[n]], np.float32(0)
+        # The gradient will take the place of the posterior.
+        row, posterior, gradient, likelihood = T[y[n]], for_logits[n], for_T[y[n]], np.float32(0)
+        _softmax(logits[n], posterior)
         for j in range(num_classes):
             likelihood += row[j] * posterior[j]
         if likelihood > _SMALL:
@@ -52,7 +60,17 @@ def forward_nll(logits: Array, T: Array, y: Array, h: Array, for_T: Array) -> fl
                 ratio = share * np.exp(logits[n, j] - log_likelihood)
                 gradient[j] -= ratio
                 posterior[j] = posterior[j] * share - row[j] * ratio
-    return total / count
+    return total / count, for_logits
+
+
+@compiled
+def _softmax(logits: Array, filled: Array) -> None:
+    top, total = logits.max(), np.float32(0)
+    for j in range(len(logits)):
+        filled[j] = np.exp(logits[j] - top)
+        total += filled[j]
+    for j in range(len(logits)):
+        filled[j] /= total
 
 
 @compiled
@@ -99,26 +117,26 @@ def log_volume(T: Array, floor: float, slope: Array) -> float:
 
 @compiled
 def dominant_nll(
-    logits: Array, A: Array, y: Array, tilt: Array, lam: float, floor: float, h: Array, for_w: Array
-) -> float:
-    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)`` plus ``lam`` log volumes; fills its gradients.
+    logits: Array, w: Array, y: Array, tilt: Array, lam: float, floor: float
+) -> tuple[float, Array, Array]:
+    """``forward_nll`` at ``T = dominant(w)`` plus ``sum(tilt * T)`` plus ``lam`` log volumes, and its gradients.
 
     Args:
         logits: (N, C) clean logits.
-        A: (C, C) sigmoids of w, the parameters of T.
+        w: (C, C) parameters of T.
         y: (N,) noisy labels.
         tilt: (C, C).
         lam: weight of the log volume of T.
         floor: of the log volume.
-        h: (N, C) softmax of the logits, to be replaced by the gradient for them.
-        for_w: (C, C), to be filled.
     """
+    one, for_w = np.float32(1), np.empty(w.shape, np.float32)
+    A = one / (one + np.exp(-w))
     for j in range(len(A)):
         A[j, j] = 1
     sums = A.sum(0)
     T = A / sums
     for_T = tilt.copy()
-    value = forward_nll(logits, T, y, h, for_T)
+    value, for_logits = _forward_nll(logits, T, y, for_T)
     for i in range(len(A)):
         for j in range(len(A)):
             value += np.float64(tilt[i, j]) * T[i, j]  # in double precision: a tangent and its offset all but cancel
@@ -131,4 +149,4 @@ def dominant_nll(
         for j in range(len(A)):
             # The slope of a sigmoid at 1 is 0, which is what the fixed diagonal needs.
             for_w[i, j] = (for_T[i, j] - along[j]) / sums[j] * A[i, j] * (1 - A[i, j])
-    return value
+    return value, for_logits, for_w

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -76,7 +78,7 @@ def dominant_nll_and_slopes(
     """
     if _can_be_compiled(logits, w, y):
         given = np.zeros(w.shape, np.float32) if tilt is None else tilt
-        return _compiled("dominant_nll", logits, w.sigmoid(), y, given, lam, VOLUME_FLOOR)
+        return _compiled("dominant_nll", logits, w, y, given, lam, VOLUME_FLOOR)
     T, A, sums = dominant_parts(w)
     value, for_logits, for_T, _ = forward_nll_and_slopes(logits, T, y)
     if tilt is not None:
@@ -88,22 +90,26 @@ def dominant_nll_and_slopes(
 
 
 def _can_be_compiled(logits: Tensor, T: Tensor, y: Tensor) -> bool:
-    known = logits.dtype == T.dtype == torch.float32 and y.dtype == torch.int64 and logits.device.type == "cpu"
-    fits = logits.ndim == 2 and len(logits) > 0 and y.shape == logits.shape[:1] and T.shape == 2 * logits.shape[1:]
+    if not (logits.is_cpu and logits.dtype == T.dtype == torch.float32 and y.dtype == torch.int64 and numba_is_here()):
+        return False
+    count, num_classes = logits.shape if logits.ndim == 2 else (0, 0)
+    fits = count > 0 and y.shape == (count,) and T.shape == (num_classes, num_classes)
     # Beyond so many classes torch, whose exponentials are vectors, is faster.
-    return known and fits and logits.shape[1] <= 400 and numba_is_here()
+    return fits and num_classes <= 250
 
 
 def _compiled(name: str, *given: Any) -> tuple[Tensor, Tensor, Tensor, None]:
-    """What a kernel of that name gives for logits, T and further arguments, with its gradients for the first two."""
+    """What a kernel of that name gives for logits, T, y and further arguments, with its gradients for the first two."""
+    given = tuple([each.detach().contiguous().numpy() if isinstance(each, Tensor) else each for each in given])
+    value, for_logits, for_T = _kernel(name)(*given)
+    return torch.scalar_tensor(value), torch.from_numpy(for_logits), torch.from_numpy(for_T), None
+
+
+@cache
+def _kernel(name: str) -> Callable[..., tuple[float, Any, Any]]:
     from volmin import kernels
 
-    logits, T = given[:2]
-    # Exponentials are torch's, which computes them as vectors; the gradient takes the place of the posterior.
-    for_logits, for_T = logits.detach().softmax(1).contiguous(), np.zeros(T.shape, np.float32)
-    given = tuple(each.detach().contiguous().numpy() if isinstance(each, Tensor) else each for each in given)
-    value = getattr(kernels, name)(*given, for_logits.numpy(), for_T)
-    return torch.scalar_tensor(value), for_logits, torch.from_numpy(for_T), None
+    return getattr(kernels, name)
 
 
 def _log_likelihood(log_probs: Tensor, rows: Tensor) -> Tensor:

@@ -145,7 +145,11 @@ class _BriskAdam(Adam):
             state = self.state[parameter]
             state["step"] += 1
             tensors = [parameter], [parameter.grad], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]]
-            torch.ops.aten._fused_adam_(*tensors, lr=group["lr"], beta1=beta1, beta2=beta2, eps=group["eps"], **plain)
+            torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+                *tensors, lr=group["lr"], beta1=beta1, beta2=beta2, eps=group["eps"], **plain
+            )
+
+    step.hooked = True  # pyright: ignore[reportFunctionMemberAccess]  # torch would wrap it in hooks for profilers
 
 
 _CHOICES = {
