@@ -131,7 +131,7 @@ class ClosedForm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., tuple[Tensor | None, ...]], *inputs: Tensor) -> Tensor:
         value, *slopes = function(*inputs)
-        ctx.slopes = slopes  # neither inputs nor outputs: kept here, they keep nothing alive
+        ctx.slopes = slopes  # neither inputs nor outputs, so this makes no cycle
         return cast("Tensor", value)
 
     @staticmethod
