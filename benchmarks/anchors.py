@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from volmin import noise
 from volmin.estimation import estimate_transition
 from volmin.identifiability import scatter
+from volmin.io.atomic import write_json
 from volmin.report.figures import COLOURS
-from volmin.storage import write_json
 from volmin.transition import transition_error
 
 C, ROWS, RATE, KAPPA, SEEDS = 5, 3000, 0.3, 300, 3

@@ -38,7 +38,7 @@ def measure(tool: str, rows: int, classes: int) -> dict[str, float | str]:
     T, truth, labels, probs = simulated(rows, classes)
     # Imports count for neither: they do not grow with the rows.
     if tool == "volmin":
-        from volmin.audit import audit
+        from volmin.auditing.audit import audit
     else:
         from cleanlab.count import compute_confident_joint, estimate_latent
         from cleanlab.filter import find_label_issues

@@ -26,8 +26,8 @@ from volmin import load_dataset, networks
 from volmin.data import AUGMENTATIONS, CropFlip
 from volmin.experiments.run import read_metrics, run, set_up
 from volmin.experiments.spec import RunSpec, resolve
+from volmin.io.atomic import read_json, write_json
 from volmin.networks.fast_cnn import PassingConv2d
-from volmin.storage import read_json, write_json
 
 ROWS, EPOCHS = 20_000, 4
 

@@ -32,7 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from volmin import methods, networks
 from volmin.data import TensorLoader
-from volmin.storage import read_json, write_json
+from volmin.io.atomic import read_json, write_json
 from volmin.training import Recipe, clean_probs, fit
 
 MEAN, STD = 0.1307, 0.3081

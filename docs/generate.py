@@ -14,9 +14,9 @@ from mkdocs.structure.pages import Page
 from volmin import methods
 from volmin.experiments import tables
 from volmin.experiments.records import read_records
+from volmin.io.atomic import read_json
 from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
-from volmin.storage import read_json
 
 sys.path.append(str(Path(__file__).parents[1]))  # where the harness lies
 from torture import record

@@ -23,8 +23,8 @@ from rich.table import Table
 from torture import devices, faults, files, inputs, soak
 from torture.outcome import Outcome
 from torture.record import RECORD, read_record, summary
-from volmin.audit import versions
-from volmin.storage import write_json
+from volmin.auditing.audit import versions
+from volmin.io.atomic import write_json
 
 MUTATED_FILES = 105_000
 EXAMPLES = 150

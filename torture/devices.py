@@ -63,10 +63,10 @@ def _work(answer: Path, methods: list[str]) -> None:
     import time
 
     import volmin
-    from volmin.devices import OneDevice, launch
     from volmin.experiments import run as runs
     from volmin.experiments import spec
     from volmin.training import thread_limit
+    from volmin.training.devices import OneDevice, launch
 
     warnings.simplefilter("ignore")
     fabric: Any = launch(2)

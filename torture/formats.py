@@ -21,17 +21,18 @@ from PIL import Image
 import volmin
 from torture.files import Reader
 from volmin import methods, networks, noise
-from volmin.array_files import read_array
-from volmin.audit.decisions import apply_decisions
-from volmin.data import TensorLoader, clothing1m
-from volmin.data.cifar import Layout, load_cifar
-from volmin.data.idx import read_parts
-from volmin.data.images import load_images
+from volmin.auditing.decisions import apply_decisions
+from volmin.data import TensorLoader
+from volmin.data.images.folder import load_images
 from volmin.data.label_files import read_labels
-from volmin.data.tables import TableEncoder, load_table
+from volmin.data.sources import clothing1m
+from volmin.data.sources.cifar import Layout, load_cifar
+from volmin.data.sources.idx import read_parts
+from volmin.data.tables.encoder import TableEncoder, load_table
 from volmin.experiments import grid, run, spec
 from volmin.experiments.records import read_records, write_records
-from volmin.storage import read_sealed_bytes, write_sealed_bytes, write_sealed_json
+from volmin.io.arrays import read_array
+from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes, write_sealed_json
 
 ROWS = 6
 LABELS = np.arange(ROWS) % 2

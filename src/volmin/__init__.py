@@ -12,33 +12,36 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from volmin import data, estimation, identifiability, intervals, losses, methods, networks, noise, quality
-    from volmin.audit import Audit, apply_decisions, audit
+    from volmin.auditing import Audit, apply_decisions, audit
     from volmin.estimation import estimate_transition
     from volmin.estimator import NoisyLabelClassifier
-    from volmin.experiments.anchors import load_dataset
-    from volmin.experiments.trained import load_run
+    from volmin.exceptions import VolminError
+    from volmin.experiments.no_anchors import load_dataset
+    from volmin.experiments.predictor import load_run
     from volmin.identifiability import scatter
     from volmin.quality import label_quality
     from volmin.training import Recipe, fit
     from volmin.transition import DominantTransition, log_volume, transition_error
 
 _HOMES = {
-    "Audit": "audit",
-    "apply_decisions": "audit",
+    "Audit": "auditing",
+    "apply_decisions": "auditing",
+    "audit": "auditing",
+    "VolminError": "exceptions",
     "DominantTransition": "transition",
     "log_volume": "transition",
     "transition_error": "transition",
     "Recipe": "training",
     "fit": "training",
-    "load_dataset": "experiments.anchors",
+    "load_dataset": "experiments.no_anchors",
     "estimate_transition": "estimation",
     "scatter": "identifiability",
     "label_quality": "quality",
     "NoisyLabelClassifier": "estimator",
-    "load_run": "experiments.trained",
+    "load_run": "experiments.predictor",
 }
 _ROOMS = (
-    "audit", "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
+    "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
 )  # fmt: skip
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "DominantTransition",
     "NoisyLabelClassifier",
     "Recipe",
+    "VolminError",
     "apply_decisions",
     "audit",
     "data",

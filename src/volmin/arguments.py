@@ -14,6 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from volmin.exceptions import InputError
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -34,7 +36,7 @@ def named(function: Callable[Given, Result]) -> Callable[Given, Result]:
             problem = next(_problems(given), None)
             if problem is None:
                 raise
-            raise ValueError(problem) from error
+            raise InputError(problem) from error
 
     return told
 

@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from volmin import methods, networks
-from volmin.data.batches import TensorLoader
-from volmin.devices import OneDevice
-from volmin.progress import EpochProgress
+from volmin.cli.progress import EpochProgress
+from volmin.data.loaders import TensorLoader
+from volmin.exceptions import InputError
 from volmin.training import Recipe, Selection, clean_probs, fit
+from volmin.training.devices import OneDevice
 
 PREDICTION_BATCH = 4096
 """Steps of optimisation that the automatic number of epochs aims at."""
@@ -88,7 +89,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only ({self.classes_[0]!r}); a classifier needs at least two classes.")
+            raise InputError(f"y holds one class only ({self.classes_[0]!r}); a classifier needs at least two classes.")
         kind = methods.get(self.method)
         options = dict(self.options or {})
         methods.check_options(kind, options)
@@ -153,7 +154,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to train on and rows that choose the epoch: too few of the latter would choose by chance."""
         if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), but is {self.validation_fraction}.")
+            raise InputError(f"validation_fraction must be in [0, 1), but is {self.validation_fraction}.")
         rows = np.arange(len(codes))
         if self.validation_fraction == 0 or len(codes) < 50:
             return rows, rows[:0]

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from torch import Tensor
 
+from volmin.exceptions import InputError
 from volmin.identifiability import Scatter
-from volmin.posteriors import validate_labels, validate_posteriors
 from volmin.quality import (
     Array,
     climb_transition,
@@ -28,6 +28,7 @@ from volmin.quality import (
     split_by_label,
 )
 from volmin.transition import dominant, log_volume, start_value, validate_transition
+from volmin.validation import validate_labels, validate_posteriors
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def bootstrap_intervals(
     largest = validate_labels(labels, len(x), np.iinfo(np.int64).max).max()
     num_classes = int(largest) + 1 if num_classes is None else num_classes
     if num_classes < 2 or len(x) < num_classes:
-        raise ValueError(f"Intervals need 2 classes and as many rows, but there are {num_classes} and {len(x)}.")
+        raise InputError(f"Intervals need 2 classes and as many rows, but there are {num_classes} and {len(x)}.")
     y = torch.from_numpy(validate_labels(labels, len(x), num_classes))
     weights = torch.from_numpy(_exponential_weights(len(x), replicas, seed)).T
     model = _HeadAndTransition(x, y, num_classes, 1 / len(x) if lam is None else lam, ridge / len(x))
@@ -283,9 +284,9 @@ def _exponential_weights(num_rows: int, replicas: int, seed: int) -> Array:
 def _standardised(features: ArrayLike | Tensor) -> Tensor:
     x = torch.as_tensor(features).detach().cpu().double()
     if x.ndim != 2 or x.numel() == 0:
-        raise ValueError(f"features must be a filled (N, D) array, but have shape {tuple(x.shape)}; flatten them.")
+        raise InputError(f"features must be a filled (N, D) array, but have shape {tuple(x.shape)}; flatten them.")
     if not torch.isfinite(x).all():
-        raise ValueError("features contain NaN or infinite entries; drop or impute those rows.")
+        raise InputError("features contain NaN or infinite entries; drop or impute those rows.")
     spread = x.std(dim=0, correction=0)
     x = (x - x.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
     return torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
@@ -293,6 +294,6 @@ def _standardised(features: ArrayLike | Tensor) -> Tensor:
 
 def _check(replicas: int, level: float) -> None:
     if replicas < 10:
-        raise ValueError(f"replicas must be at least 10 to give a standard deviation, but is {replicas}.")
+        raise InputError(f"replicas must be at least 10 to give a standard deviation, but is {replicas}.")
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, e.g. 0.95, but is {level}.")
+        raise InputError(f"level must lie between 0 and 1, e.g. 0.95, but is {level}.")

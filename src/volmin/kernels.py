@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmin.compilation import compiled
+from volmin.accelerated.compilation import compiled
 
 _SMALL = np.float32(1e-30)
 """Below such a likelihood, quotients of probabilities would soon be zero by zero."""

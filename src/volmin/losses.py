@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from volmin.accelerated.compilation import numba_is_here
 from volmin.arguments import named
-from volmin.compilation import numba_is_here
 from volmin.transition import (
     VOLUME_FLOOR,
     ClosedForm,

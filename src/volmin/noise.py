@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from volmin.array_files import read_array
+from volmin.exceptions import InputError
+from volmin.io.arrays import read_array
 from volmin.transition import validate_transition
 
 Matrix = NDArray[np.float64]
@@ -51,7 +52,7 @@ def measured(noisy: ArrayLike, clean: ArrayLike, num_classes: int) -> Matrix:
     """
     noisy, clean = _checked_labels(noisy, num_classes, "noisy"), _checked_labels(clean, num_classes, "clean")
     if len(noisy) != len(clean):
-        raise ValueError(f"noisy and clean must be pairs of labels, but hold {len(noisy)} and {len(clean)}.")
+        raise InputError(f"noisy and clean must be pairs of labels, but hold {len(noisy)} and {len(clean)}.")
     joint = np.zeros((num_classes, num_classes))
     np.add.at(joint, (noisy, clean), 1)
     absent = joint.sum(axis=0) == 0
@@ -75,7 +76,7 @@ def parse(text: str, num_classes: int, seed: int = 0) -> Matrix:
     except ValueError:
         rate = np.nan
     if kind not in _KINDS or np.isnan(rate):
-        raise ValueError(f"Unknown noise {text!r}. Give one of: {', '.join(SPECIFICATIONS)}.")
+        raise InputError(f"Unknown noise {text!r}. Give one of: {', '.join(SPECIFICATIONS)}.")
     if kind in ("asymmetric", "asym"):
         return asymmetric(num_classes, rate, seed)
     return _KINDS[kind](num_classes, rate)
@@ -116,7 +117,7 @@ def corrupt(
         generator = np.random.RandomState(seed)
         return np.array([generator.multinomial(1, T[:, clean]).argmax() for clean in y], dtype=np.int64)
     if draw != "vectorised":
-        raise ValueError(f'draw must be "vectorised" or "authors", but is {draw!r}.')
+        raise InputError(f'draw must be "vectorised" or "authors", but is {draw!r}.')
     uniform = np.random.default_rng(seed).random(len(y))
     noisy = np.empty_like(y)
     for clean in range(len(T)):
@@ -128,20 +129,20 @@ def corrupt(
 def _checked_labels(labels: ArrayLike, num_classes: int, name: str) -> NDArray[np.int64]:
     y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool or not y.size):
-        raise ValueError(f"{name} must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
+        raise InputError(f"{name} must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
     if len(y) and not (y.min() >= 0 and y.max() < num_classes):
-        raise ValueError(f"{name} must lie in 0..{num_classes - 1}, but span {y.min()}..{y.max()}.")
+        raise InputError(f"{name} must lie in 0..{num_classes - 1}, but span {y.min()}..{y.max()}.")
     return y.astype(np.int64)
 
 
 def _check(num_classes: int, rate: float) -> None:
     if num_classes < 2:
-        raise ValueError(f"Label noise needs at least 2 classes, but num_classes is {num_classes}.")
+        raise InputError(f"Label noise needs at least 2 classes, but num_classes is {num_classes}.")
     if not 0 <= rate < 1:
-        raise ValueError(f"The noise rate must be at least 0 and below 1, but is {rate:g}.")
+        raise InputError(f"The noise rate must be at least 0 and below 1, but is {rate:g}.")
 
 
 def _from_file(path: Path, num_classes: int) -> Matrix:
     if not path.is_file():
-        raise ValueError(f"There is no transition matrix at {path}.")
+        raise InputError(f"There is no transition matrix at {path}.")
     return validate_transition(read_array(path), num_classes)

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from volmin.posteriors import validate_labels, validate_posteriors
+from volmin.exceptions import InputError
 from volmin.transition import as_matrix, validate_transition
+from volmin.validation import validate_labels, validate_posteriors
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -92,7 +93,7 @@ def flag(quality: ArrayLike, fdr: float = 0.1) -> Indices:
     qualities whose mean does not exceed ``fdr``.
     """
     if not 0 <= fdr <= 1:
-        raise ValueError(f"fdr must be a share between 0 and 1, but is {fdr}.")
+        raise InputError(f"fdr must be a share between 0 and 1, but is {fdr}.")
     quality = _validate_quality(quality)
     order = quality.argsort(kind="stable")
     means = quality[order].cumsum() / np.arange(1, len(order) + 1)
@@ -298,14 +299,14 @@ def _validate(
 def _validate_quality(quality: ArrayLike) -> Array:
     scores = as_matrix(quality)
     if scores.ndim != 1 or not ((scores >= 0) & (scores <= 1)).all():
-        raise ValueError("quality must be a vector of probabilities without NaN; label_quality computes it.")
+        raise InputError("quality must be a vector of probabilities without NaN; label_quality computes it.")
     return scores
 
 
 def _validate_joint(joint: ArrayLike) -> Array:
     J = as_matrix(joint)
     if J.ndim != 2 or J.shape[0] != J.shape[1] or not (J >= 0).all() or abs(J.sum() - 1) > 1e-3:
-        raise ValueError(
+        raise InputError(
             "joint must be a (C, C) matrix of probabilities with sum one; volmin.quality.joint computes it."
         )
     return J

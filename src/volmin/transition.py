@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from volmin.accelerated.compilation import numba_is_here
 from volmin.arguments import named
-from volmin.compilation import numba_is_here
+from volmin.exceptions import DegenerateTransitionWarning, InputError
 
 VOLUME_FLOOR = 1e-6
 """Added to the eigenvalues of T'T: keeps the log volume of a singular T finite (about -7 per lost dimension)."""
@@ -32,10 +33,6 @@ MANY_CLASSES = 40
 """From so many on the volume, which costs C^3, is worth avoiding."""
 _FARTHEST = 100.0
 """Parameters of a trainable T beyond this are zeros and ones to any precision, and would not learn."""
-
-
-class DegenerateTransitionWarning(UserWarning):
-    """The estimated transition matrix is nearly singular, so the noisy labels barely tell some classes apart."""
 
 
 def as_matrix(T: ArrayLike | Tensor) -> NDArray[np.float64]:
@@ -54,13 +51,13 @@ def validate_transition(T: ArrayLike | Tensor, num_classes: int | None = None) -
     """
     matrix = as_matrix(T)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
-        raise ValueError(f"T must be a square matrix for at least 2 classes, but has shape {matrix.shape}.")
+        raise InputError(f"T must be a square matrix for at least 2 classes, but has shape {matrix.shape}.")
     if num_classes is not None and len(matrix) != num_classes:
-        raise ValueError(f"T is for {len(matrix)} classes, but there are {num_classes}.")
+        raise InputError(f"T is for {len(matrix)} classes, but there are {num_classes}.")
     if not np.isfinite(matrix).all():
-        raise ValueError("T contains NaN or infinite entries.")
+        raise InputError("T contains NaN or infinite entries.")
     if matrix.min() < 0:
-        raise ValueError(f"T contains negative entries (smallest: {matrix.min():.3g}); they are probabilities.")
+        raise InputError(f"T contains negative entries (smallest: {matrix.min():.3g}); they are probabilities.")
     sums = matrix.sum(axis=0)
     if not np.allclose(sums, 1, atol=1e-4):
         hint = (
@@ -69,7 +66,7 @@ def validate_transition(T: ArrayLike | Tensor, num_classes: int | None = None) -
             else ""
         )
         worst = int(np.abs(sums - 1).argmax())
-        raise ValueError(f"Each column of T must sum to one, but column {worst} sums to {sums[worst]:.4g}.{hint}")
+        raise InputError(f"Each column of T must sum to one, but column {worst} sums to {sums[worst]:.4g}.{hint}")
     return matrix
 
 
@@ -80,10 +77,10 @@ def start_value(num_classes: int, diagonal: float | None = None) -> float:
     matrix, so there the diagonal starts at 0.8.
     """
     if num_classes < 2:
-        raise ValueError(f"num_classes must be at least 2, but is {num_classes}.")
+        raise InputError(f"num_classes must be at least 2, but is {num_classes}.")
     diagonal = diagonal if diagonal is not None else (0.5 if num_classes > 2 else 0.8)
     if not 1 / num_classes < diagonal < 1:
-        raise ValueError(f"A dominant diagonal lies between 1/{num_classes} and 1, but diagonal is {diagonal}.")
+        raise InputError(f"A dominant diagonal lies between 1/{num_classes} and 1, but diagonal is {diagonal}.")
     ratio = (1 - diagonal) / ((num_classes - 1) * diagonal)
     return math.log(ratio / (1 - ratio))
 
@@ -166,7 +163,7 @@ class DominantTransition(nn.Module):
         super().__init__()
         init = start_value(num_classes) if init is None else float(init)
         if num_classes < 2 or not abs(init) <= _FARTHEST:
-            raise ValueError(
+            raise InputError(
                 f"num_classes must be at least 2 and init within ±{_FARTHEST:g}, but are {num_classes} and {init:g}."
             )
         self.w = nn.Parameter(torch.full((num_classes, num_classes), 0.0 if shared_level else init))
@@ -291,11 +288,11 @@ def transition_error(T: ArrayLike | Tensor, T_hat: ArrayLike | Tensor) -> float:
     """The paper's error of an estimate: ``sum |T - T_hat| / sum |T|``, between 0 and 2 for stochastic columns."""
     truth, estimate = as_matrix(T), as_matrix(T_hat)
     if truth.shape != estimate.shape or truth.ndim != 2:
-        raise ValueError(f"T and T_hat must be matrices of one shape, but are {truth.shape} and {estimate.shape}.")
+        raise InputError(f"T and T_hat must be matrices of one shape, but are {truth.shape} and {estimate.shape}.")
     if not (np.isfinite(truth).all() and np.isfinite(estimate).all()):
-        raise ValueError("T and T_hat must not contain NaN or infinite entries.")
+        raise InputError("T and T_hat must not contain NaN or infinite entries.")
     if not 0 < np.abs(truth).max(initial=0) < _HUGE or np.abs(estimate).max(initial=0) > _HUGE:
-        raise ValueError("T must hold something else than zeros, and T and T_hat nothing huge: they are probabilities.")
+        raise InputError("T must hold something else than zeros, and T and T_hat nothing huge: they are probabilities.")
     return float(np.abs(truth - estimate).sum() / np.abs(truth).sum())
 
 
@@ -307,7 +304,7 @@ def degeneracy(T: ArrayLike | Tensor, smallest: float = 1e-2) -> str | None:
     """What is wrong with an estimate that has a negative determinant or a singular value below ``smallest``."""
     matrix: NDArray[Any] = as_matrix(T)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise ValueError(f"T must be a square matrix, but has shape {matrix.shape}.")
+        raise InputError(f"T must be a square matrix, but has shape {matrix.shape}.")
     if not np.isfinite(matrix).all():
         return "contains NaN"
     weakest = float(np.linalg.svd(matrix, compute_uv=False)[-1])

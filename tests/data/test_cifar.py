@@ -9,7 +9,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from volmin.data import DataError, cifar, load_dataset
+from volmin.data import DataError, load_dataset
+from volmin.data.sources import cifar
 
 PER_FILE = 3
 

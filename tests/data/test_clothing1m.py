@@ -9,7 +9,7 @@ from volmin import load_dataset, noise
 from volmin.data import DataError, ImageLoader
 from volmin.data.augmentation import AUGMENTATIONS
 from volmin.experiments import run, spec
-from volmin.experiments.sources import Source
+from volmin.experiments.source import Source
 
 TRAIN, TEST = 200, 42
 

@@ -4,7 +4,7 @@ import pooch
 import pytest
 
 from volmin.data import DataError, load_dataset
-from volmin.data.download import download
+from volmin.data.sources.download import download
 
 
 @pytest.fixture

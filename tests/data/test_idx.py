@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from volmin.data import DataError, load_dataset
-from volmin.data.idx import read_idx
+from volmin.data.sources.idx import read_idx
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -65,7 +65,7 @@ def test_damaged_files_are_named(tiny, damage, message):
 
 
 def test_a_file_that_expands_without_end_is_stopped(tiny, monkeypatch):
-    monkeypatch.setattr("volmin.data.idx._MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("volmin.data.sources.idx._MOST_BYTES", 1_000_000)
     (tiny / NAMES[0]).write_bytes(gzip.compress(bytes(3_000_000)))
     with pytest.raises(DataError, match="it expands to more than 1 MB"):
         load_dataset("mnist", tiny)

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from volmin.data import DataError
-from volmin.data.images import load_images
+from volmin.data.images.folder import load_images
 
 
 def save(path, colour=(255, 0, 0), size=(20, 18), mode="RGB", **options):

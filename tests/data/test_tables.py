@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from volmin.data import DataError
-from volmin.data.tables import TableEncoder, as_frame, load_table, read_table
+from volmin.data.tables.encoder import TableEncoder, as_frame, load_table, read_table
 
 
 def write(path, content):

@@ -12,7 +12,7 @@ import pytest
 
 from volmin import methods
 from volmin.experiments import grid, run, spec
-from volmin.storage import BusyError, only_process
+from volmin.io.locks import BusyError, only_process
 
 CELLS = [("volminnet", 1), ("cross_entropy", 1), ("volminnet", 2)]
 UNLIKE = ("seconds", "seconds_per_epoch", "versions")

@@ -12,9 +12,10 @@ from PIL import Image
 
 from volmin import load_dataset, load_run, noise, transition_error
 from volmin.data import DataError
+from volmin.exceptions import DamagedFileError
 from volmin.experiments import run, spec
-from volmin.experiments.sources import Source
-from volmin.storage import DamagedFileError, write_sealed_json
+from volmin.experiments.source import Source
+from volmin.io.sealed import write_sealed_json
 
 NAMES = np.array(["left", "right", "up"])
 T = noise.pair(3, 0.3)

@@ -11,7 +11,7 @@ from volmin import noise, transition_error
 from volmin.data import Dataset, Part
 from volmin.experiments import presets, run, spec
 from volmin.experiments.records import read_records
-from volmin.storage import only_process
+from volmin.io.locks import only_process
 
 FIELDS = {
     "accuracy", "transition_error", "selected_epoch", "selection", "last_accuracy", "last_transition_error",

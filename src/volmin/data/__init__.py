@@ -7,10 +7,11 @@ from importlib import import_module
 from pathlib import Path
 
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip
-from volmin.data.base import DataError, Dataset, Part
-from volmin.data.batches import Batch, TensorLoader
-from volmin.data.image_files import ImageFiles, ImageLoader
+from volmin.data.dataset import Dataset, Part
+from volmin.data.images.files import ImageFiles, ImageLoader
+from volmin.data.loaders import Batch, TensorLoader
 from volmin.data.splits import NoisySplit, noisy_split, split_indices, split_with, without_anchors
+from volmin.exceptions import DataError, InputError
 
 __all__ = [
     "AUGMENTATIONS",
@@ -73,14 +74,14 @@ def load_dataset(
         size: the side that images of one's own are resized to; by default that of the median image, within 16..64.
     """
     if name not in SOURCES:
-        from volmin.data.own import load_own
+        from volmin.data.local import load_own
 
         return load_own(name, label=label, clean=clean, ignore=ignore, images=images, size=size)
     if label or clean or ignore or images or size:
-        raise ValueError(
+        raise InputError(
             f"The data set {name} has no columns to choose from: leave out label, clean, ignore, images and size."
         )
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():
         raise DataError(f"The data directory {folder} does not exist.")
-    return import_module(f"volmin.data.{name}").load(folder)
+    return import_module(f"volmin.data.sources.{name}").load(folder)

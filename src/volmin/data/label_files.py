@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from volmin.array_files import read_array
-from volmin.data.base import DataError
-from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
-from volmin.data.tables import check_column, labels_of, read_table
+from volmin.data.tables.encoder import SUFFIXES as TABLE_SUFFIXES
+from volmin.data.tables.encoder import check_column, labels_of, read_table
+from volmin.exceptions import DataError
+from volmin.io.arrays import read_array
 
 SUFFIXES = (".npy", ".pt", *TABLE_SUFFIXES)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmin.data.base import Part
+from volmin.data.dataset import Part
 from volmin.noise import corrupt
 
 

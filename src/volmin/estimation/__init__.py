@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmin.estimation.anchors import max_anchors, percentile_anchors
-from volmin.estimation.clusterability import clusterability
 from volmin.estimation.confident import confident
 from volmin.estimation.dual import dual
 from volmin.estimation.inputs import checked_posteriors
-from volmin.estimation.volume import MinimumVolume, minimum_volume
-from volmin.posteriors import validate_labels
+from volmin.estimation.minimum_volume import MinimumVolume, minimum_volume
+from volmin.estimation.neighbours import clusterability
+from volmin.exceptions import InputError
+from volmin.validation import validate_labels
 
 Method = Literal["volume", "max", "percentile", "dual", "confident"]
 
@@ -44,7 +45,7 @@ def estimate_transition(
     """
     if method not in get_args(Method):
         hint = " HOC works on features: call clusterability(features, labels)." if method == "hoc" else ""
-        raise ValueError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.{hint}")
+        raise InputError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.{hint}")
     if method == "volume":
         return minimum_volume(probs, labels, random_state=random_state).transition
     P = checked_posteriors(probs)
@@ -54,5 +55,5 @@ def estimate_transition(
     if method == "percentile":
         return percentile_anchors(P)
     if y is None:
-        raise ValueError(f'method "{method}" counts noisy labels; pass labels, shape ({len(P)},).')
+        raise InputError(f'method "{method}" counts noisy labels; pass labels, shape ({len(P)},).')
     return dual(P, y) if method == "dual" else confident(P, y)

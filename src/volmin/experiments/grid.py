@@ -25,11 +25,13 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 
 from volmin import methods, networks, noise
-from volmin.experiments import anchors
+from volmin.cli.progress import GridProgress
+from volmin.exceptions import InputError
+from volmin.experiments import no_anchors as anchors
 from volmin.experiments.run import read_metrics, read_result, run, set_up, tidy
 from volmin.experiments.spec import RunSpec
-from volmin.progress import GridProgress
-from volmin.storage import BusyError, is_busy, read_json, write_json
+from volmin.io.atomic import read_json, write_json
+from volmin.io.locks import BusyError, is_busy
 from volmin.training import Recipe
 
 Backend = Literal["loky", "dask", "ray"]
@@ -133,7 +135,7 @@ def run_grid(
     """
     check_backend(backend)
     if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, but is {jobs}.")
+        raise InputError(f"jobs must be at least 1, but is {jobs}.")
     pending = [spec for spec in specs if read_result(spec.folder(out)) is None]
     for spec in specs:
         if spec not in pending:
@@ -148,12 +150,12 @@ def run_grid(
 def check_backend(backend: str) -> None:
     """Refuse unknown backends, and those whose package is not installed."""
     if backend not in get_args(Backend):
-        raise ValueError(f"Unknown backend {backend!r}. Choose one of: {', '.join(get_args(Backend))}.")
+        raise InputError(f"Unknown backend {backend!r}. Choose one of: {', '.join(get_args(Backend))}.")
     if backend != "loky":
         try:
             __import__("distributed" if backend == "dask" else backend)
         except ImportError:
-            raise ValueError(f'The backend {backend} is not installed: pip install "volmin[{backend}]".') from None
+            raise InputError(f'The backend {backend} is not installed: pip install "volmin[{backend}]".') from None
 
 
 def _check_inputs(specs: Sequence[RunSpec], data_dir: Path | None) -> None:

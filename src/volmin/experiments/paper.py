@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from volmin import methods
+from volmin.exceptions import InputError
 from volmin.experiments.spec import RunSpec, resolve
 
 NOISES = ("sym:0.2", "sym:0.5", "pair:0.2", "pair:0.45")
@@ -244,5 +245,5 @@ STUDIES: dict[str, Study] = {
 def study(name: str) -> Study:
     """A study by name."""
     if name not in STUDIES:
-        raise ValueError(f"There is no {name!r} to reproduce. Choose one of: {', '.join(STUDIES)}, figure1, figure3.")
+        raise InputError(f"There is no {name!r} to reproduce. Choose one of: {', '.join(STUDIES)}, figure1, figure3.")
     return STUDIES[name]

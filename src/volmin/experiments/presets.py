@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from volmin.exceptions import InputError
 from volmin.methods.base import Method
 from volmin.training import Recipe
 
@@ -115,8 +116,8 @@ def find(dataset: str, preset: str, rows: int | None = None) -> Preset:
     """The preset of a data set by name; for data of one's own, with a recipe for so many training rows."""
     whole = dataset.removesuffix(NO_ANCHORS)
     if whole not in PRESETS:
-        raise ValueError(f"Unknown data set {dataset!r}. Choose one of: {', '.join(PRESETS)}.")
+        raise InputError(f"Unknown data set {dataset!r}. Choose one of: {', '.join(PRESETS)}.")
     found = PRESETS[whole]
     if preset not in found:
-        raise ValueError(f"{dataset} has no preset {preset!r}. Choose one of: {', '.join(found)}.")
+        raise InputError(f"{dataset} has no preset {preset!r}. Choose one of: {', '.join(found)}.")
     return found[preset] if rows is None else replace(found[preset], recipe=Recipe.for_rows(rows))

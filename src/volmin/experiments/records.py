@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from volmin.exceptions import InputError
 from volmin.experiments.run import read_metrics
 from volmin.experiments.spec import RunSpec
-from volmin.storage import read_json, read_sealed_json, write_text
+from volmin.io.atomic import read_json, write_text
+from volmin.io.sealed import read_sealed_json
 
 _CURVES = {"accuracy": 4, "transition_error": 5}
 """What is kept of every epoch, and with how many decimals."""
@@ -44,7 +46,7 @@ def read_records(path: Path) -> list[RunRecord]:
     if path.is_file():
         return _read_lines(path)
     if not path.is_dir():
-        raise ValueError(f"{path} does not exist: give a folder of runs or a .jsonl file of records.")
+        raise InputError(f"{path} does not exist: give a folder of runs or a .jsonl file of records.")
     folders = [path] if (path / "result.json").exists() else sorted(p.parent for p in path.glob("*/result.json"))
     files = [file for file in sorted(path.glob("*.jsonl")) if file.name != "metrics.jsonl"]
     found = [record for folder in folders if (record := read_run(folder)) is not None]
@@ -79,5 +81,5 @@ def _read_lines(path: Path) -> list[RunRecord]:
             content = json.loads(line)
             records.append(RunRecord(content["spec"], content["result"], content.get("curves", {})))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number}, is not the record of a run ({error!r}).") from None
+            raise InputError(f"{path}, line {number}, is not the record of a run ({error!r}).") from None
     return records

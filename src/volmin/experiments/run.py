@@ -35,20 +35,15 @@ from volmin.data import (
     TensorLoader,
     split_with,
 )
-from volmin.devices import OneDevice
-from volmin.experiments import anchors
+from volmin.exceptions import DamagedFileError, InputError
+from volmin.experiments import no_anchors as anchors
 from volmin.experiments.spec import RunSpec
+from volmin.io.atomic import replace_file, write_json, write_text
+from volmin.io.locks import only_process
+from volmin.io.sealed import read_sealed_json, write_sealed_json
 from volmin.methods.base import Method
-from volmin.storage import (
-    DamagedFileError,
-    only_process,
-    read_sealed_json,
-    replace_file,
-    write_json,
-    write_sealed_json,
-    write_text,
-)
 from volmin.training import Record, clean_probs, fit, selected, thread_limit
+from volmin.training.devices import OneDevice
 from volmin.transition import log_volume, transition_error
 
 if TYPE_CHECKING:
@@ -206,7 +201,7 @@ def read_metrics(folder: Path) -> list[Record]:
     try:
         records = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
         if not all(isinstance(record["seconds"], float) for record in records):
-            raise ValueError("seconds are not numbers")
+            raise InputError("seconds are not numbers")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({error}): delete it; resuming the run writes it anew.") from None
     return records

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from volmin import methods, networks
+from volmin.exceptions import InputError
 from volmin.experiments import presets
 from volmin.training import Recipe
 
@@ -86,7 +87,7 @@ def resolve(
         recipe = shorten(recipe, epochs)
     for name, count in (("devices", devices), ("threads", threads)):
         if count < 1:
-            raise ValueError(f"{name} must be at least 1, but is {count}.")
+            raise InputError(f"{name} must be at least 1, but is {count}.")
     chosen = {**methods.option_defaults(kind), **settings.options.get(method, {}), **(options or {})}
     return RunSpec(
         dataset=dataset,

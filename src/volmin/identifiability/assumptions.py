@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from volmin.posteriors import validate_labels, validate_posteriors
+from volmin.exceptions import InputError
 from volmin.quality import Array, Indices, climb_transition, likeliest_transition, split_by_label
+from volmin.validation import validate_labels, validate_posteriors
 
 
 def bracket(probs: ArrayLike | Tensor, *, trim: float = 0.01) -> Array:
@@ -24,7 +25,7 @@ def bracket(probs: ArrayLike | Tensor, *, trim: float = 0.01) -> Array:
         trim: share of a class's N / C rows with the largest posteriors that is left out as estimation error.
     """
     if not 0 <= trim < 1:
-        raise ValueError(f"trim must be a share of rows, at least 0 and below 1, but is {trim:g}.")
+        raise InputError(f"trim must be a share of rows, at least 0 and below 1, but is {trim:g}.")
     p = validate_posteriors(probs)
     rank = len(p) - 1 - int(trim * len(p) / p.shape[1])
     highest = np.partition(p, rank, axis=0)[rank]
@@ -103,7 +104,7 @@ def common_transition_test(
     except TypeError:
         raise TypeError("groups must be of one type that can be ordered, such as all numbers or all texts.") from None
     if group.shape != y.shape or len(names) < 2:
-        raise ValueError(
+        raise InputError(
             f"groups must name one of at least 2 groups for each of {len(y)} rows, "
             f"but have shape {np.shape(groups)} and {len(names)} different values."
         )
@@ -137,7 +138,7 @@ def _calibrate(
 ) -> tuple[float, float]:
     """The statistic of the labels, and its p-value among labels redrawn from T."""
     if resamples < 19:
-        raise ValueError(f"resamples must be at least 19, for a p-value of 0.05 to exist, but is {resamples}.")
+        raise InputError(f"resamples must be at least 19, for a p-value of 0.05 to exist, but is {resamples}.")
     generator = np.random.default_rng(seed)
     cumulative = (h @ T.T).cumsum(axis=1)[:, :-1]
     observed = lost(y)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from volmin.exceptions import InputError
 from volmin.identifiability.hull import (
     ROUNDING,
     descend,
@@ -23,8 +24,8 @@ from volmin.identifiability.hull import (
     towards_facet,
     uncovered_classes,
 )
-from volmin.posteriors import validate_posteriors
 from volmin.quality import Array, Indices
+from volmin.validation import validate_posteriors
 
 TOLERANCES = (0.0, 0.005, 0.01, 0.02, 0.05)
 """Posteriors below them count as zero, for up to 10 classes; for more classes they shrink like 10 / C."""
@@ -175,7 +176,7 @@ def certificate(
     h = validate_posteriors(posteriors, "posteriors")
     C = h.shape[1]
     if not 1 < margin < C - 1:
-        raise ValueError(f"margin must lie above 1 and below C - 1 = {C - 1}, but is {margin:g}.")
+        raise InputError(f"margin must lie above 1 and below C - 1 = {C - 1}, but is {margin:g}.")
     h = _clipped(h, _checked_tolerance(tolerance, C))
     try:
         scip = import_module("pyscipopt")
@@ -210,7 +211,7 @@ def _checked_tolerance(tolerance: float | None, num_classes: int) -> float:
     tolerance = _ladder(num_classes)[3] if tolerance is None else float(tolerance)
     if not 0 <= tolerance < 1 / num_classes:
         bound = f"1/C = {1 / num_classes:.3g}"
-        raise ValueError(f"tolerance must be at least 0 and below {bound}, but is {tolerance:g}.")
+        raise InputError(f"tolerance must be at least 0 and below {bound}, but is {tolerance:g}.")
     return tolerance
 
 

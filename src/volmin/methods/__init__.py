@@ -9,6 +9,7 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
+from volmin.exceptions import InputError
 from volmin.methods.base import Method, check_options, option_defaults
 
 __all__ = ["Method", "check_options", "get", "names", "option_defaults"]
@@ -28,7 +29,7 @@ def get(name: str) -> type[Method]:
     if attribute:
         return _own(module, attribute)
     if name not in names():
-        raise ValueError(f"Unknown method {name!r}. Choose one of: {', '.join(names())}.")
+        raise InputError(f"Unknown method {name!r}. Choose one of: {', '.join(names())}.")
     room = import_module(f"{__name__}.{name}")
     return next(
         value
@@ -41,9 +42,9 @@ def _own(module: str, attribute: str) -> type[Method]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"The method {module}:{attribute} cannot be imported: {error}.") from None
+        raise InputError(f"The method {module}:{attribute} cannot be imported: {error}.") from None
     if not (isinstance(found, type) and issubclass(found, Method)):
-        raise ValueError(f"{module}:{attribute} is not a subclass of volmin.methods.Method.")
+        raise InputError(f"{module}:{attribute} is not a subclass of volmin.methods.Method.")
     return found
 
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.methods.base import Method, epochs_of
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
@@ -47,7 +48,7 @@ class SmallLossMethod(Method):
     def __init__(self, net: nn.Module, num_classes: int, noise_rate: float | None, ramp: float, warm_up: float) -> None:
         super().__init__(net, num_classes)
         if noise_rate is not None and not 0 <= noise_rate < 1:
-            raise ValueError(f"noise_rate must be at least 0 and below 1, but is {noise_rate}.")
+            raise InputError(f"noise_rate must be at least 0 and below 1, but is {noise_rate}.")
         self.register_buffer("noise_rate", torch.tensor(float(noise_rate or 0)))
         self.ramp, self.warm_up, self.estimates_rate = ramp, warm_up, noise_rate is None
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from volmin import estimation
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.losses import backward_nll
 from volmin.methods.forward import Forward
 

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from volmin import estimation
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.training import Phase, Recipe, Selection
 from volmin.transition import apply_transition
 
@@ -32,7 +33,7 @@ class Method(nn.Module):
     def __init__(self, net: nn.Module, num_classes: int) -> None:
         super().__init__()
         if num_classes < 2:
-            raise ValueError(f"num_classes must be at least 2, but is {num_classes}.")
+            raise InputError(f"num_classes must be at least 2, but is {num_classes}.")
         self.net, self.num_classes = net, num_classes
 
     def forward(self, x: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ class Method(nn.Module):
 def epochs_of(share: float, recipe: Recipe) -> int:
     """A share of the recipe's epochs: rounded up, at least one."""
     if share <= 0:
-        raise ValueError(f"The length of a phase must be a positive share of the epochs, but is {share}.")
+        raise InputError(f"The length of a phase must be a positive share of the epochs, but is {share}.")
     return max(1, math.ceil(share * recipe.epochs - 1e-9))
 
 
@@ -101,11 +102,11 @@ def check_options(method: type[Method], options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name not in known:
             have = f"It has: {', '.join(known)}." if known else "It has none."
-            raise ValueError(f"{method.__name__} has no option {name!r}. {have}")
+            raise InputError(f"{method.__name__} has no option {name!r}. {have}")
         hint = hints.get(name, Any)
         if not _fits(value, hint):
             wanted = getattr(hint, "__name__", str(hint)) if get_origin(hint) is None else str(hint)
-            raise ValueError(f"The option {name} of {method.__name__} takes {wanted}, but was given {value!r}.")
+            raise InputError(f"The option {name} of {method.__name__} takes {wanted}, but was given {value!r}.")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.losses import cross_entropies, smallest, weighted_mean
 from volmin.methods._small_loss import SmallLossMethod
 from volmin.networks import fresh_copy

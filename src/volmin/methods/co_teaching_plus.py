@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.methods.co_teaching import CoTeaching, cross_update
 
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.losses import cross_entropies, weighted_mean
 from volmin.methods._small_loss import CO_TEACHING_RECIPE
 from volmin.methods.base import Method

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, distributed, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.losses import dmi_loss, joint_matrix
 from volmin.methods.base import Method, epochs_of
 from volmin.training import Phase, Recipe

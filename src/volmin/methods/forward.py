@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from volmin import estimation
-from volmin.array_files import read_array
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
+from volmin.io.arrays import read_array
 from volmin.losses import forward_nll
 from volmin.methods.base import Method
 from volmin.networks import reset_parameters
@@ -58,7 +59,7 @@ class Forward(Method):
     ) -> None:
         super().__init__(net, num_classes)
         if estimator not in (choices := get_args(estimation.Method)):
-            raise ValueError(f"estimator must be one of {', '.join(choices)}, but is {estimator!r}.")
+            raise InputError(f"estimator must be one of {', '.join(choices)}, but is {estimator!r}.")
         self.estimator: estimation.Method = estimator
         self.warm_up, self.known = warm_up, T is not None
         # The identity until T is estimated: plain training is judged by h itself.
@@ -90,6 +91,6 @@ class Forward(Method):
 
 def _given(T: Sequence[Sequence[float]] | str, num_classes: int) -> Tensor:
     if isinstance(T, str) and not Path(T).is_file():
-        raise ValueError(f"T is given as the file {T}, which does not exist.")
+        raise InputError(f"T is given as the file {T}, which does not exist.")
     matrix = validate_transition(read_array(T) if isinstance(T, str) else T, num_classes)
     return torch.as_tensor(matrix, dtype=torch.float32)

@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.losses import cross_entropies, generalized_cross_entropy
 from volmin.methods.base import Method, epochs_of
 from volmin.training import Phase, Recipe, Schedule
@@ -54,7 +55,7 @@ class GCE(Method):
     ) -> None:
         super().__init__(net, num_classes)
         if not 0 < q <= 1:
-            raise ValueError(f"q must be above 0 and at most 1, but is {q}.")
+            raise InputError(f"q must be above 0 and at most 1, but is {q}.")
         self.q, self.truncate, self.start, self.refresh = q, truncate, start, refresh
         self.register_buffer("kept", torch.ones(0))
         self.register_load_state_dict_pre_hook(_make_room)
@@ -106,7 +107,7 @@ def _later(schedule: Schedule | None, begin: int) -> Schedule | None:
 
 def _index(batch: Batch) -> Tensor:
     if batch.index is None:
-        raise ValueError(
+        raise InputError(
             "Truncated GCE remembers which examples it leaves out, but the training loader gives no index: let it give "
             "(x, y, index), or use volmin.data.TensorLoader."
         )

@@ -2,7 +2,7 @@
 
 Examples whose features lie close together share their clean label, so the noisy labels of neighbours are independent
 draws from one column of T; the frequencies of labels, pairs and triples determine T without anchor points
-(``volmin.estimation.clusterability``). Here the features are those of the plainly trained network.
+(``volmin.estimation.neighbours``). Here the features are those of the plainly trained network.
 
 Reference: Zhu, Song, Liu, "Clusterability as an Alternative to Anchor Points When Learning with Noisy Labels",
 ICML 2021.
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.estimation import clusterability
 from volmin.methods.base import collect
 from volmin.methods.forward import Forward

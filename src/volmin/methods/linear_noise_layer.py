@@ -17,7 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.losses import noisy_likelihood
 from volmin.methods.base import Method
 from volmin.training import Phase, Recipe
@@ -38,7 +39,7 @@ class LinearNoiseLayer(Method):
     def __init__(self, net: nn.Module, num_classes: int, *, trace: float = 0.3, warm_up: float = 0.5) -> None:
         super().__init__(net, num_classes)
         if trace < 0:
-            raise ValueError(f"trace must be at least 0, but is {trace}: a negative weight would hold Q at I.")
+            raise InputError(f"trace must be at least 0, but is {trace}: a negative weight would hold Q at I.")
         self.trace, self.warm_up = trace, warm_up
         self.layer = nn.Linear(num_classes, num_classes, bias=False)
         nn.init.eye_(self.layer.weight)

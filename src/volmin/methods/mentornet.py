@@ -23,7 +23,8 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.losses import Curriculum, cross_entropies, curriculum_weights, smallest, weighted_mean
 from volmin.methods._small_loss import SmallLossMethod
 
@@ -61,7 +62,7 @@ class MentorNet(SmallLossMethod):
     ) -> None:
         super().__init__(net, num_classes, noise_rate, ramp, warm_up)
         if curriculum not in (choices := get_args(Curriculum)):
-            raise ValueError(f"curriculum must be one of {', '.join(choices)}, but is {curriculum!r}.")
+            raise InputError(f"curriculum must be one of {', '.join(choices)}, but is {curriculum!r}.")
         self.estimates_rate = self.estimates_rate and curriculum == "small_loss"
         self.curriculum: Curriculum = curriculum
         self.percentile, self.decay, self.gamma = percentile, decay, gamma

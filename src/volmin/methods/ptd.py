@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.estimation.parts import anchor_rows, factorize, fit_parts, part_weights
 from volmin.methods.base import collect
 from volmin.methods.t_revision import TRevision

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from volmin import estimation
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.losses import reweighted_nll
 from volmin.methods.forward import Forward
 

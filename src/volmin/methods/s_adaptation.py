@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.losses import cross_entropies, forward_nll
 from volmin.methods.base import Method, collect
 from volmin.networks import features_and_logits, last_linear
@@ -66,7 +67,7 @@ class SAdaptation(Method):
     ) -> None:
         super().__init__(net, num_classes)
         if model not in ("simple", "complex"):
-            raise ValueError(f'model must be "simple" or "complex", but is {model!r}.')
+            raise InputError(f'model must be "simple" or "complex", but is {model!r}.')
         self.beta, self.warm_up = beta, warm_up
         self.noise = SoftmaxTransition(num_classes)
         self.noise.start_at(torch.eye(num_classes))

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from volmin import estimation
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
 from volmin.losses import revised_nll
 from volmin.methods.base import epochs_of
 from volmin.methods.reweight import Reweight

@@ -24,7 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.losses import forward_nll, total_variation
 from volmin.methods.base import Method
 from volmin.training import Phase, Recipe
@@ -66,7 +67,7 @@ class TV(Method):
     ) -> None:
         super().__init__(net, num_classes)
         if gamma < 0:
-            raise ValueError(
+            raise InputError(
                 f"gamma must be at least 0, but is {gamma}: a negative weight would pull predictions together."
             )
         self.gamma = gamma

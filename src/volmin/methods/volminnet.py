@@ -24,7 +24,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from volmin.data.batches import Batch
+from volmin.data.loaders import Batch
+from volmin.exceptions import InputError
 from volmin.losses import dominant_nll_and_slopes
 from volmin.methods.base import Method
 from volmin.networks import reset_parameters
@@ -59,9 +60,9 @@ class VolMinNet(Method):
     ) -> None:
         super().__init__(net, num_classes)
         if lam < 0:
-            raise ValueError(f"lam must be at least 0, but is {lam}: a negative weight would maximise the volume.")
+            raise InputError(f"lam must be at least 0, but is {lam}: a negative weight would maximise the volume.")
         if not 0 <= warm_up <= 1:
-            raise ValueError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
+            raise InputError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
         self.T = DominantTransition(num_classes, init, shared_level=shared_level)
         self.lam, self.warm_up = lam, warm_up
         self.tangent = VolumeTangent(num_classes) if num_classes >= MANY_CLASSES else None

@@ -10,6 +10,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from volmin.exceptions import InputError
 from volmin.networks.fast_cnn import FastCNN
 from volmin.networks.lenet import LeNet5
 from volmin.networks.resnets import resnet18, resnet32, resnet34, resnet50
@@ -101,16 +102,16 @@ def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Modul
     """The named network for inputs of ``input_shape`` (without the batch dimension)."""
     check_name(name)
     if name != "mlp" and len(input_shape) != 3:
-        raise ValueError(f"The network {name} takes images, but the data are rows of shape {input_shape}: take mlp.")
+        raise InputError(f"The network {name} takes images, but the data are rows of shape {input_shape}: take mlp.")
     if name == "lenet5" and input_shape != (1, 28, 28):
-        raise ValueError(f"lenet5 takes grey images of 28 x 28 pixels, but these have the shape {input_shape}.")
+        raise InputError(f"lenet5 takes grey images of 28 x 28 pixels, but these have the shape {input_shape}.")
     return BUILDERS[name](input_shape, num_classes)
 
 
 def check_name(name: str) -> None:
     """Refuse a name that ``build`` does not take."""
     if name not in BUILDERS:
-        raise ValueError(f"Unknown network {name!r}. Choose one of: {', '.join(names())}.")
+        raise InputError(f"Unknown network {name!r}. Choose one of: {', '.join(names())}.")
 
 
 def reset_parameters(net: nn.Module) -> None:
@@ -129,7 +130,7 @@ def reset_parameters(net: nn.Module) -> None:
         if name.rpartition(".")[0] not in drawn and torch.equal(p, before[name]) and p.unique().numel() > 1
     ]
     if missed:
-        raise ValueError(
+        raise InputError(
             f"Cannot draw the network's weights anew: {', '.join(missed)} stayed as they were. "
             "Give the modules that own them a reset_parameters method."
         )
@@ -146,7 +147,7 @@ def last_linear(net: nn.Module) -> nn.Linear:
     """The layer that makes the logits: the last linear one."""
     layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
     if not layers:
-        raise ValueError("The network has no linear layer, so it has no features before one.")
+        raise InputError("The network has no linear layer, so it has no features before one.")
     return layers[-1]
 
 

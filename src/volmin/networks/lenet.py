@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from volmin.compilation import numba_is_here
+from volmin.accelerated.compilation import numba_is_here
 
 
 class LeNet5(nn.Module):
@@ -59,7 +59,7 @@ class _Convolutions(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel1: Tensor, bias1: Tensor, kernel2: Tensor, bias2: Tensor) -> Tensor:
-        from volmin.networks import lenet_kernels as kernels
+        from volmin.accelerated import lenet_kernels as kernels
 
         x = x.squeeze(1)
         once, twice = x.new_empty(len(x), 14, 14, 6), x.new_empty(len(x), 16, 5, 5)
@@ -78,7 +78,7 @@ class _Convolutions(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        from volmin.networks import lenet_kernels as kernels
+        from volmin.accelerated import lenet_kernels as kernels
 
         x, kernel2, *results = ctx.saved_tensors
         rows = _array(F.pad(kernel2.permute(0, 2, 3, 1).reshape(16, 5, 30), (0, kernels.RUN2 - 30)).view(-1))

@@ -10,6 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from volmin.exceptions import InputError
+
 
 def load_weights(net: nn.Module, path: str | Path, head: str = "fc") -> nn.Module:
     """Put the weights of a checkpoint file into ``net``, which is given back.
@@ -29,23 +31,23 @@ def load_weights(net: nn.Module, path: str | Path, head: str = "fc") -> nn.Modul
     for problem, names in (("lacks", missing), ("has the unknown", unknown), ("has in another shape", misshapen)):
         if names:
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            raise ValueError(f"The weights in {path} are of another network: the file {problem} {shown}.")
+            raise InputError(f"The weights in {path} are of another network: the file {problem} {shown}.")
     net.load_state_dict(found, strict=False)
     return net
 
 
 def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise ValueError(f"There is no file of weights at {path}.")
+        raise InputError(f"There is no file of weights at {path}.")
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        raise ValueError(
+        raise InputError(
             f"The weights in {path} cannot be read ({type(error).__name__}): a .safetensors file or a state dict of "
             "tensors is expected."
         ) from None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ValueError(f"The file {path} does not hold a state dict of tensors.")
+        raise InputError(f"The file {path} does not hold a state dict of tensors.")
     return dict(content)

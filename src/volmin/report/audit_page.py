@@ -16,10 +16,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
+from volmin.io.atomic import write_text
 from volmin.report.examples import Examples
 from volmin.report.figures import fold_curves
 from volmin.report.page import PAGES
-from volmin.storage import write_text
 
 MOST_CELLS_A_SIDE = 30
 """A heat map of more classes is drawn as a picture: a table of them would freeze a browser."""

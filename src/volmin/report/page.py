@@ -13,9 +13,9 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from volmin import __version__
-from volmin.progress import duration
+from volmin.formatting import duration
+from volmin.io.atomic import write_text
 from volmin.report.figures import learning_curves
-from volmin.storage import write_text
 from volmin.transition import transition_error
 
 PAGES = Environment(loader=PackageLoader("volmin.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)

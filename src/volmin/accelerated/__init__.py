@@ -1,0 +1,1 @@
+"""Optional faster drop-in networks. A run records whether it used one."""

@@ -1,0 +1,97 @@
+"""What a person decided about flagged labels, and the labels that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from volmin.auditing.labels import encode
+from volmin.data.tables.encoder import as_frame
+from volmin.data.tables.files import read_text
+from volmin.exceptions import DataError, InputError
+from volmin.io.spreadsheets import spreadsheet_safe
+
+DECISIONS = ("wrong", "right", "unsure")
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Labels after a person's decisions.
+
+    Attributes:
+        labels: (N,) the labels; those that were decided to be wrong are replaced.
+        rows: the rows that changed, ascending.
+        donors: (N,) for each row a row that carried its new label before: itself, unless it changed.
+        counts: how often each decision was made.
+    """
+
+    labels: NDArray[Any]
+    rows: NDArray[np.int64]
+    donors: NDArray[np.int64]
+    counts: dict[str, int]
+
+
+def apply_decisions(labels: Any, decisions: Any) -> Corrected:
+    """Replace the labels that a person found wrong.
+
+    Args:
+        labels: (N,) the labels that were audited.
+        decisions: the CSV file that the report downloads, or a table in memory with its columns: ``row``, ``given``,
+            ``decision`` (wrong, right or unsure; empty for none) and the new label in ``label``, or else in
+            ``suggested``.
+    """
+    name = str(decisions) if isinstance(decisions, str | Path) else "The table of decisions"
+    frame = _read(Path(decisions)) if isinstance(decisions, str | Path) else as_frame(decisions)
+    if frame is None:
+        raise InputError(f"decisions must be a CSV file or a table, but is {type(decisions).__name__}.")
+    if lacking := [column for column in ("row", "given", "suggested", "decision") if column not in frame.columns]:
+        raise DataError(f"{name} lacks the columns {', '.join(lacking)}: give the file that the report downloads.")
+    known = encode(labels)
+    # The file is for spreadsheets, so its labels are guarded text.
+    named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
+    codes = known.codes.copy()
+    counts: dict[str, int] = dict.fromkeys(DECISIONS, 0)
+    for record in frame.with_columns(pl.all().cast(pl.String).fill_null("")).iter_rows(named=True):
+        decision = record["decision"].strip().lower()
+        if not decision:
+            continue
+        row = _row(record["row"], len(codes), name)
+        given = spreadsheet_safe(known.classes[known.codes[row]])
+        if decision not in DECISIONS:
+            raise DataError(f"{name}, row {row}: the decision is {decision!r}, but must be {', '.join(DECISIONS)}.")
+        if record["given"] != given:
+            raise DataError(
+                f"{name} says that row {row} is labelled {record['given']!r}, but its label is {given!r}: the"
+                " decisions belong to another table, or have been applied already."
+            )
+        counts[decision] += 1
+        if decision == "wrong":
+            codes[row] = _new_code(record.get("label") or record["suggested"], named, row, name)
+    changed = np.flatnonzero(codes != known.codes)
+    _, first = np.unique(known.codes, return_index=True)
+    donors = np.arange(len(codes))
+    donors[changed] = first[codes[changed]]
+    return Corrected(known.classes[codes], changed, donors, counts)
+
+
+def _read(path: Path) -> pl.DataFrame:
+    if not path.is_file():
+        raise DataError(f"There is no file of decisions at {path}; the report of an audit downloads one.")
+    return read_text(path)[0]
+
+
+def _row(text: str, count: int, name: str) -> int:
+    if not text.strip().isdecimal() or int(text) >= count:
+        raise DataError(f"{name} has a row {text!r}, but rows are numbered from 0 to {count - 1}.")
+    return int(text)
+
+
+def _new_code(text: str, named: dict[str, int], row: int, name: str) -> int:
+    if text not in named:
+        raise DataError(f"{name}, row {row}: the new label {text!r} is none of the classes of the table.")
+    return named[text]

@@ -1,0 +1,125 @@
+"""Data of one's own as a data set: a table, or a folder of images, with the labels as they were given.
+
+There is no test part, so a fifth of the rows of each class is held out, the same for all seeds. Its labels are as noisy
+as the others, unless a column of true labels is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from volmin.data.dataset import Dataset, Part
+from volmin.data.images.folder import load_images
+from volmin.data.splits import held_out
+from volmin.data.tables.encoder import SUFFIXES, TableEncoder, check_column, labels_of, read_table
+from volmin.exceptions import DataError
+
+
+def load_own(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    clean: str | None = None,
+    ignore: Sequence[str] = (),
+    images: bool = False,
+    size: int | None = None,
+) -> Dataset:
+    """The data set in a table or a folder; the arguments are those of ``load_dataset``."""
+    path = check_path(path)
+    if path.is_dir() and (label or clean or ignore):
+        raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean and ignore.")
+    if path.is_dir() or images:
+        if ignore:
+            raise DataError(f"{path} names images, and nothing else of it is learned from: leave out ignore.")
+        return _from_images(path, label, clean, size)
+    if size is not None:
+        raise DataError(f"{path} is a table of features, which have no size: leave size out, or say images.")
+    return _from_table(path, label, clean, ignore)
+
+
+def check_path(path: str | Path) -> Path:
+    """The path of a table or a folder that exists, or an error that says what may be given."""
+    found = Path(path)
+    if found.is_dir() or (found.is_file() and found.suffix.lower() in SUFFIXES):
+        return found
+    from volmin.data import names
+
+    raise DataError(
+        f"Unknown data set {str(path)!r}. Choose one of: {', '.join(names())}; or give the path of a table "
+        f"({', '.join(SUFFIXES)}) or of a folder with a folder of images per class."
+    )
+
+
+def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequence[str]) -> Dataset:
+    frame = read_table(path)
+    if label is None:
+        raise DataError(f"Name the label column of {path} (--label, label=). It has: {', '.join(frame.columns[:20])}.")
+    no_features = [label, *([clean] if clean else []), *ignore]
+    for column in no_features:
+        check_column(frame, column, path)
+    truth = labels_of(frame[clean], path) if clean else None
+    classes, noisy, true = _numbered(labels_of(frame[label], path), truth)
+    train, test = _held_out(noisy, path)
+    encoder = TableEncoder().fit(frame[train], [name for name in frame.columns if name not in no_features])
+    x = torch.from_numpy(encoder.transform(frame))
+    return Dataset(
+        path.stem,
+        *_parts(x, noisy if true is None else true, train, test),
+        classes,
+        noisy=None if true is None else noisy[train],
+        clean_train=true is not None,
+        clean_test=true is not None,
+        encoder=encoder.to_json(),
+    )
+
+
+def _from_images(path: Path, label: str | None, clean: str | None, size: int | None) -> Dataset:
+    images = load_images(path, label, size=size, clean=clean)
+    truth = None if images.clean is None else labels_of(images.clean, path)
+    classes, noisy, true = _numbered(images.labels, truth)
+    train, test = _held_out(noisy, path)
+    pixels = images.x[train].float().div_(255)
+    std, mean = torch.std_mean(pixels, dim=(0, 2, 3))
+    return Dataset(
+        path.stem,
+        *_parts(images.x, noisy if true is None else true, train, test),
+        classes,
+        noisy=None if true is None else noisy[train],
+        mean=tuple(mean.tolist()),
+        std=tuple(std.clamp_min(1e-3).tolist()),
+        clean_train=true is not None,
+        clean_test=true is not None,
+    )
+
+
+def _parts(
+    x: Tensor, labels: NDArray[np.int64], train: NDArray[np.int64], test: NDArray[np.int64]
+) -> tuple[Part, Part]:
+    return Part(x[train], labels[train]), Part(x[test], labels[test])
+
+
+def _held_out(labels: NDArray[np.int64], path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    train, test = held_out(labels)
+    if not len(test):
+        raise DataError(f"{path} has {len(labels)} rows, too few to hold some out: a class needs at least 3.")
+    return train, test
+
+
+def _numbered(
+    given: NDArray[Any], truth: NDArray[Any] | None
+) -> tuple[tuple[Any, ...], NDArray[np.int64], NDArray[np.int64] | None]:
+    """All classes in order, and both sets of labels as their numbers."""
+    if truth is None:
+        classes, noisy = np.unique(given, return_inverse=True)
+        return tuple(classes.tolist()), noisy, None
+    if given.dtype.kind != truth.dtype.kind:
+        given, truth = given.astype(str), truth.astype(str)
+    classes, codes = np.unique(np.concatenate([given, truth]), return_inverse=True)
+    return tuple(classes.tolist()), codes[: len(given)], codes[len(given) :]

@@ -1,0 +1,130 @@
+"""Copies of one's own data with some labels corrected: the same format, and nothing else touched."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from volmin.data.tables.files import decoded, separator_of
+from volmin.exceptions import DataError
+from volmin.io.arrays import read_arrays
+from volmin.io.atomic import replace_file
+
+
+def write_corrected_table(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    """Write a table to ``out`` in which some rows have the label of another row.
+
+    Labels are copied from rows that have them, so that they keep their type and the way they are written.
+
+    Args:
+        path: the table, CSV, Parquet or NPZ.
+        out: the file to write, of the same kind.
+        column: the label column.
+        donors: from a row to the row whose label it gets.
+    """
+    if out.suffix.lower() != path.suffix.lower():
+        raise DataError(f"The corrected table keeps the format of {path.name}: name it *{path.suffix}, not {out.name}.")
+    _WRITERS[path.suffix.lower()](path, out, column, donors)
+
+
+def write_corrected_folder(root: Path, out: Path, images: Sequence[Path], labels: NDArray[Any]) -> None:
+    """Copy images into a new folder ``out`` with a folder for each class, all at once or not at all.
+
+    Args:
+        root: the folder of the classes' folders.
+        out: must not exist yet.
+        images: (N,) files below ``root``.
+        labels: (N,) the folder that each belongs in.
+    """
+    if out.exists():
+        raise DataError(f"{out} exists already: name another folder, or move it away.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary:
+        for image, label in zip(images, labels, strict=True):
+            old, *inner = image.relative_to(root).parts
+            place = Path(temporary) / "all" / str(label) / Path(*inner)
+            if str(label) != old:
+                # Another class may have a file of this name.
+                place = place.with_name(f"{place.stem}-was-{old}{place.suffix}")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(image, place)
+        (Path(temporary) / "all").rename(out)
+
+
+def _write_csv(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    """Records that do not change keep their very characters: quotation marks, spaces and ends of lines."""
+    text, encoding = decoded(path)
+    separator = separator_of(path, text)
+    lines = list(io.StringIO(text, newline=""))
+    records = csv.reader(lines, delimiter=separator, strict=True)
+    place = next(records).index(column)
+    spans = [(0, records.line_num)]
+    fields = []
+    for record in records:
+        if record:
+            fields.append(record)
+            spans.append((spans[-1][1], records.line_num))
+        else:
+            spans[-1] = (spans[-1][0], records.line_num)
+    pieces = ["".join(lines[slice(*span)]) for span in spans]
+    for row, donor in donors.items():
+        ending = _ending(pieces[row + 1])
+        buffer = io.StringIO()
+        changed = [*fields[row][:place], fields[donor][place], *fields[row][place + 1 :]]
+        csv.writer(buffer, delimiter=separator, lineterminator=ending).writerow(changed)
+        pieces[row + 1] = buffer.getvalue()
+    with replace_file(out) as temporary:
+        temporary.write_bytes("".join(pieces).encode(_with_mark(path, encoding)))
+
+
+def _ending(record: str) -> str:
+    """The end of a record's last line, with the blank lines after it."""
+    return record[len(record.rstrip("\r\n")) :]
+
+
+def _with_mark(path: Path, encoding: str) -> str:
+    """The encoding to write in: a byte-order mark is kept, and not added."""
+    return "utf-8" if encoding == "utf-8-sig" and not path.read_bytes().startswith(b"\xef\xbb\xbf") else encoding
+
+
+def _write_parquet(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    frame = pl.read_parquet(path)
+    corrected = frame.with_columns(frame[column].gather(_sources(len(frame), donors)))
+    with replace_file(out) as temporary:
+        corrected.write_parquet(temporary)
+
+
+def _write_npz(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    arrays = read_arrays(path)
+    if column not in arrays:
+        raise DataError(f"{column!r} is a part of an array of {path}, whose labels cannot be corrected on their own.")
+    arrays[column] = arrays[column][_sources(len(arrays[column]), donors)]
+    # np.savez takes the names of arrays for its own arguments where they are alike.
+    with replace_file(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _sources(count: int, donors: Mapping[int, int]) -> NDArray[np.int64]:
+    rows = np.arange(count)
+    rows[list(donors)] = list(donors.values())
+    return rows
+
+
+_WRITERS: dict[str, Callable[[Path, Path, str, Mapping[int, int]], None]] = {
+    ".csv": _write_csv,
+    ".tsv": _write_csv,
+    ".parquet": _write_parquet,
+    ".npz": _write_npz,
+}

@@ -1,0 +1,1 @@
+"""One module per source of data: the official files of published data sets."""

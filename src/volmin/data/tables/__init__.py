@@ -1,0 +1,1 @@
+"""Tables: reading files, and encoding columns as numbers."""

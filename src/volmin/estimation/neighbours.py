@@ -1,0 +1,150 @@
+"""T from neighbours: examples that lie close together share a clean label.
+
+If an example and its two nearest neighbours are of one clean class (HOC; Zhu, Song and Liu, ICML 2021), their
+three noisy labels are independent draws from one column of T. So the frequencies of labels, pairs and triples
+are, with class priors p,
+
+    c1[i] = sum_k p_k T[i,k]    c2[i,j] = sum_k p_k T[i,k] T[j,k]
+    c3[i,j,l] = sum_k p_k T[i,k] T[j,k] T[l,k]
+
+and fitting (p, T) to the observed frequencies needs neither anchor points nor posteriors.
+
+Deviations from the authors' code: squared norms and L-BFGS instead of norms and Adam; neighbours are searched
+in one random partition of all rows instead of 50 overlapping samples; the columns are put in order
+afterwards.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from volmin.exceptions import InputError
+from volmin.transition import as_matrix
+from volmin.validation import validate_labels
+
+MOST_CLASSES = 200
+"""Beyond this, the table of triples would not fit in memory and would be almost empty."""
+
+DIAGONAL_STARTS = (6.0, 3.0)
+"""Log-odds of a right label at the start of the fit: confident and doubtful; the better fit is kept."""
+
+
+def clusterability(
+    features: ArrayLike,
+    labels: ArrayLike,
+    num_classes: int | None = None,
+    *,
+    block_rows: int = 15_000,
+    random_state: int = 0,
+) -> NDArray[np.float64]:
+    """T from the noisy labels of neighbouring examples.
+
+    Args:
+        features: (N, D) representation in which neighbours (by cosine distance) share their clean label, such
+            as the penultimate layer of a network.
+        labels: (N,) noisy labels in ``0 .. C-1``.
+        num_classes: C; one more than the largest label by default.
+        block_rows: neighbours are searched among this many randomly chosen rows at a time, which bounds the
+            cost to ``N * block_rows``.
+        random_state: seed of the partition into blocks.
+
+    Returns:
+        (C, C) matrix ``T[i, j] = P(noisy = i | clean = j)``.
+    """
+    X = as_matrix(features)
+    if X.ndim != 2 or not np.isfinite(X).all():
+        raise InputError(f"features must be a finite (N, D) matrix, but has shape {X.shape} or holds NaN.")
+    if num_classes is None:
+        num_classes = int(np.max(labels)) + 1 if np.size(labels) else 0
+    if not 2 <= num_classes <= MOST_CLASSES:
+        raise InputError(f"num_classes must lie in 2..{MOST_CLASSES} for HOC, but is {num_classes}.")
+    y = validate_labels(labels, len(X), num_classes)
+    if len(X) < max(3, num_classes):
+        raise InputError(f"features has {len(X)} rows; triples of {num_classes} classes need more.")
+    triples = y[neighbour_triples(X, block_rows, random_state)]
+    return solve_consensus(*consensus(triples, num_classes))[1]
+
+
+def neighbour_triples(features: NDArray[np.float64], block_rows: int, random_state: int) -> NDArray[np.intp]:
+    """(N, 3) row indices: each row and the two *other* rows nearest to it by cosine distance."""
+    # Here, so that whoever trains without neighbours does not wait for scikit-learn.
+    from sklearn.neighbors import NearestNeighbors
+    from sklearn.preprocessing import normalize
+
+    unit = normalize(features)  # on the unit sphere, Euclidean and cosine distance order neighbours alike
+    order = np.random.default_rng(random_state).permutation(len(unit))
+    blocks = np.array_split(order, -(-len(order) // max(block_rows, 3)))
+    triples = []
+    for block in blocks:
+        search = NearestNeighbors(n_neighbors=2, algorithm="brute").fit(unit[block])
+        neighbours = search.kneighbors(return_distance=False)
+        triples.append(np.column_stack([block, block[neighbours]]))
+    return np.concatenate(triples)
+
+
+def consensus(
+    triples: NDArray[np.int64], num_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Frequencies of single labels (C,), pairs (C, C) and triples (C, C, C) in (N, 3) label triples."""
+    shape = (num_classes,) * 3
+    flat = np.ravel_multi_index(tuple(triples.T), shape)
+    c3 = np.bincount(flat, minlength=num_classes**3).reshape(shape) / len(triples)
+    c2 = c3.sum(axis=2)
+    return c2.sum(axis=1), c2, c3
+
+
+def solve_consensus(
+    c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The priors (C,) and T (C, C) whose label, pair and triple frequencies are nearest to those given."""
+    C = len(c1)
+    # What the model gives is symmetric, so the rest of the frequencies only adds a constant to the misfit.
+    pairs = np.mean([c2, c2.T], axis=0)
+    triples = np.mean([c3.transpose(axes) for axes in permutations(range(3))], axis=0)
+    starts = [np.concatenate([np.zeros(C), (level * np.eye(C)).ravel()]) for level in DIAGONAL_STARTS]
+    options = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-9}
+    minimize = scipy.optimize.minimize  # before the limit, which binds only the libraries that are loaded
+    with threadpool_limits(1, "blas"):  # matrices as small as these only wait for other threads
+        fits = [minimize(_misfit, at, (c1, pairs, triples), "L-BFGS-B", jac=True, options=options) for at in starts]
+    best = min(fits, key=lambda fit: fit.fun)
+    return in_order(*_unpack(best.x, C))
+
+
+def in_order(priors: NDArray[np.float64], T: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same solution with its clean classes named so that right labels are as frequent as possible.
+
+    Label frequencies do not tell which column belongs to which class; the largest trace decides.
+    """
+    _, columns = scipy.optimize.linear_sum_assignment(T, maximize=True)
+    return priors[columns], T[:, columns]
+
+
+def _unpack(theta: NDArray[np.float64], num_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return _softmax(theta[:num_classes]), _softmax(theta[num_classes:].reshape(num_classes, num_classes))
+
+
+def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    exponentials = np.exp(values - values.max(axis=0))
+    return exponentials / exponentials.sum(axis=0)
+
+
+def _misfit(
+    theta: NDArray[np.float64], c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Squared distance of the model's frequencies to given symmetric ones, and its gradient."""
+    C = len(c1)
+    priors, T = _unpack(theta, C)
+    products = (T[:, None, :] * T[None, :, :]).reshape(-1, C)
+    of_classes = products * priors
+    r1, r2, r3 = T @ priors - c1, of_classes.sum(axis=1).reshape(C, C) - c2, (of_classes @ T.T).reshape(c3.shape) - c3
+    first, second, third = r1[:, None], r2 @ T, r3.reshape(C, -1) @ products
+    for_priors = 2 * ((first + second + third) * T).sum(axis=0)
+    for_T = 2 * priors * (first + 2 * second + 3 * third)
+    gradient = [priors * (for_priors - for_priors @ priors), (T * (for_T - (for_T * T).sum(axis=0))).ravel()]
+    # Frequencies of triples are small, and their squares would fall below the optimiser's tolerance.
+    return C**2 * float((r1**2).sum() + (r2**2).sum() + (r3**2).sum()), C**2 * np.concatenate(gradient)

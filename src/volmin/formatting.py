@@ -1,0 +1,18 @@
+"""Text for people: durations, and text that is safe to print on a terminal."""
+
+from __future__ import annotations
+
+
+def terminal_safe(text: str) -> str:
+    """A text whose control characters are spelled out, so that a label or a file name cannot steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 45 s, 3 min 20 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,31 @@
+"""CSV files that a spreadsheet program does not evaluate."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from volmin.io.atomic import write_text
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a whole CSV file, or nothing; no cell of it is taken for a formula by a spreadsheet."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([spreadsheet_safe(cell) for cell in header])
+    writer.writerows([spreadsheet_safe(cell) for cell in row] for row in rows)
+    write_text(path, buffer.getvalue())
+
+
+def spreadsheet_safe(cell: Any) -> str:
+    """A cell's text, with an apostrophe before what a spreadsheet would compute (``=1+2``, ``@SUM``); numbers stay."""
+    text = str(cell)
+    formula = text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") and not _NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")

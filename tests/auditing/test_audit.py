@@ -1,0 +1,313 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+import volmin
+from volmin import noise
+from volmin.auditing.inference import with_levels
+from volmin.auditing.result import update_transition
+
+
+def precision_and_recall(audit, wrong, fdr=0.1):
+    flagged = audit.issues(fdr)
+    return wrong[flagged].mean(), wrong[flagged].sum() / wrong.sum()
+
+
+def blobs(counts, seed=0, spread=0.4):
+    """Well separated classes on a circle: features and labels."""
+    generator = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(counts)), counts)
+    angle = 2 * np.pi * labels / len(counts)
+    centres = 3 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return (centres + spread * generator.normal(size=centres.shape)).astype(np.float32), labels
+
+
+def test_features_alone_tell_how_wrong_labels_are_and_which(mislabelled):
+    audit = volmin.audit(mislabelled.labels, features=mislabelled.x, random_state=0)
+    precision, recall = precision_and_recall(audit, mislabelled.wrong)
+    assert abs(audit.noise_rate - mislabelled.wrong.mean()) <= 0.03
+    assert volmin.transition_error(mislabelled.T, audit.transition) <= 0.15
+    assert precision >= 0.9
+    assert recall >= 0.9
+    assert len(audit.histories) == 5
+    # A classifier that learns from the corrected labels beats one that learns from the given ones.
+    corrected = audit.labels.copy()
+    corrected[audit.issues()] = audit.suggested[audit.issues()]
+    assert (corrected == mislabelled.clean).mean() > 0.94 > (audit.labels == mislabelled.clean).mean()
+
+
+def test_probabilities_alone(audited, mislabelled):
+    precision, recall = precision_and_recall(audited, mislabelled.wrong)
+    assert abs(audited.noise_rate - mislabelled.wrong.mean()) <= 0.03
+    assert volmin.transition_error(mislabelled.T, audited.transition) <= 0.15
+    assert precision >= 0.85
+    assert recall >= 0.85
+    assert not audited.histories
+
+
+def test_exact_posteriors_give_the_true_odds_of_every_label(exact):
+    h, T, clean, labels = exact
+    audit = volmin.audit(labels, probs=h @ T.T, random_state=0)
+    assert np.abs(audit.transition - T).max() < 0.05
+    assert np.abs(audit.quality - volmin.label_quality(labels, h, T)).mean() < 0.03
+    assert abs(audit.noise_rate - (labels != clean).mean()) < 0.02
+    assert np.abs(audit.class_priors - np.bincount(clean) / len(clean)).max() < 0.02
+    # Pair-like noise has a direction: labels 1 and 2 exchange unequally.
+    assert audit.transition[2, 1] > 0.2 > audit.transition[1, 2]
+
+
+def test_the_parts_of_an_audit_agree_with_each_other(audited):
+    assert audited.noise_rate == pytest.approx((1 - audited.quality).mean())
+    assert np.allclose(audited.transition.sum(axis=0), 1)
+    assert audited.joint.sum() == pytest.approx(1)
+    assert audited.class_priors.sum() == pytest.approx(1)
+    flagged = audited.issues(0.1)
+    assert (np.diff(audited.quality[flagged]) >= 0).all()
+    assert audited.quality[flagged].mean() <= 0.1
+    assert (audited.suggested[flagged] != audited.labels[flagged]).all()
+    doubted = (audited.suggested != audited.labels).sum()
+    assert 0 < len(audited.issues(0.001)) < len(flagged) <= len(audited.issues(1)) == doubted
+    assert audited.intervals.noise_rate.low < audited.noise_rate < audited.intervals.noise_rate.high
+    assert audited.bracket.shape == (10, 2)
+    given, true, share = audited.confusions(1)[0]
+    assert audited.joint[given, true] == share == (audited.joint - np.diag(np.diag(audited.joint))).max()
+
+
+def test_the_same_seed_gives_the_same_audit():
+    x, y = blobs([60, 60, 60], spread=2)
+    model = volmin.NoisyLabelClassifier(epochs=2)
+    first, again = (volmin.audit(y, features=x, model=model, random_state=3) for _ in range(2))
+    assert np.array_equal(first.quality, again.quality)
+    assert np.array_equal(first.transition, again.transition)
+    seeds = {volmin.audit(y, features=x, model="logistic").provenance["seed"] for _ in range(2)}
+    assert len(seeds) == 2
+
+
+TEXT, FRACTIONS, TUPLES, MIXED = ["c", "a", "b"], [2.5, 0.5, 1.5], [(2, "x"), (0, "y"), (1, "z")], ["1", 1, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("container", "names"),
+    [
+        *((list, names) for names in (TEXT, FRACTIONS, TUPLES, MIXED)),
+        *((pd.Series, names) for names in (TEXT, FRACTIONS, TUPLES, MIXED)),
+        *((pl.Series, names) for names in (TEXT, FRACTIONS)),
+        *((np.array, names) for names in (TEXT, FRACTIONS)),
+    ],
+)
+def test_labels_of_any_type_are_given_back(exact, container, names):
+    h, T, _, codes = exact
+    labels = [names[code] for code in codes]
+    audit = volmin.audit(container(labels), probs=(h @ T.T)[:, _sorted_order(names)], random_state=0)
+    assert audit.classes.tolist() == [names[code] for code in _sorted_order(names)]
+    assert audit.labels.tolist() == labels
+    suggested = audit.suggested.tolist()
+    assert all(suggested[row] != labels[row] for row in audit.issues())
+    assert set(suggested) == set(names)
+
+
+def _sorted_order(names):
+    try:
+        return sorted(range(len(names)), key=lambda code: names[code])
+    except TypeError:
+        return sorted(range(len(names)), key=lambda code: (type(names[code]).__name__, str(names[code])))
+
+
+def test_tensors_and_a_class_without_labels(exact):
+    h, T, _, labels = exact
+    wider = np.zeros((4, 4))
+    wider[:3, :3], wider[3, 3] = T, 1
+    probs = np.concatenate([0.999 * h @ T.T, np.full((len(h), 1), 0.001)], axis=1)
+    audit = volmin.audit(torch.as_tensor(labels), probs=torch.as_tensor(probs), random_state=0)
+    assert audit.classes.tolist() == [0, 1, 2, 3]
+    assert audit.rare == (3,)
+    named = volmin.audit(np.array(["a", "b", "c"])[labels], probs=probs, classes=["a", "b", "c", "d"], random_state=0)
+    assert np.allclose(named.transition, audit.transition)
+
+
+@pytest.mark.parametrize("model", ["logistic", "forest", "boosting", DecisionTreeClassifier(min_samples_leaf=20)])
+def test_any_classifier_can_judge(model):
+    x, clean = blobs([150, 150, 150])
+    labels = noise.corrupt(clean, noise.pair(3, 0.3), seed=0)
+    audit = volmin.audit(labels, features=x, model=model, random_state=0)
+    precision, recall = precision_and_recall(audit, labels != clean)
+    assert precision > 0.9
+    assert recall > 0.9
+    assert audit.provenance["model"] == (model if isinstance(model, str) else "DecisionTreeClassifier")
+
+
+def test_a_label_is_judged_by_a_model_that_has_not_seen_it():
+    # A forest of full depth repeats the labels it has seen: in sample it finds no error at all.
+    x, clean = blobs([150, 150, 150])
+    labels = noise.corrupt(clean, noise.pair(3, 0.3), seed=0)
+    forest = RandomForestClassifier(50, random_state=0)
+    with pytest.warns(UserWarning, match="trained on these very labels"):
+        seen = volmin.audit(labels, probs=forest.fit(x, labels).predict_proba(x), random_state=0)
+    unseen = volmin.audit(labels, features=x, model=forest, random_state=0)
+    assert len(seen.issues()) < 10
+    assert precision_and_recall(unseen, labels != clean)[1] > 0.8
+    # Nor does a copy of a row give its label away.
+    doubled = volmin.audit(np.tile(labels, 2), features=np.tile(x, (2, 1)), model=forest, random_state=0)
+    assert precision_and_recall(doubled, np.tile(labels != clean, 2))[1] > 0.8
+
+
+def test_one_rare_class_is_left_alone_and_named():
+    x, labels = blobs([200, 200, 2])
+    with pytest.warns(UserWarning, match=r"1 of 3 classes have fewer than 5 rows and are not judged \(2\)"):
+        audit = volmin.audit(labels, features=x, model="logistic", random_state=0)
+    assert audit.rare == (2,)
+    assert (audit.quality[-2:] == 1).all()
+    assert audit.transition[:, 2].tolist() == [0, 0, 1]
+    assert audit.intervals.class_noise_rates.high[2] == 1
+    assert "too few rows" in audit.summary()
+
+
+def test_three_hundred_classes(tmp_path):
+    generator = np.random.default_rng(0)
+    clean = np.repeat(np.arange(300), 10)
+    labels = np.where(generator.random(3000) < 0.1, (clean + 1) % 300, clean)
+    probs = np.full((3000, 300), 0.1 / 298)
+    probs[np.arange(3000), clean], probs[np.arange(3000), (clean + 1) % 300] = 0.81, 0.09
+    audit = volmin.audit(labels, probs=probs, random_state=0)
+    precision, recall = precision_and_recall(audit, labels != clean)
+    assert precision > 0.9
+    assert recall > 0.9
+    assert abs(audit.noise_rate - (labels != clean).mean()) < 0.02
+    assert audit.scatter is None
+    assert audit.intervals is None
+    assert "not examined" in audit.summary()
+    audit.save(tmp_path)
+    assert volmin.Audit.load(tmp_path).summary() == audit.summary()
+    assert (tmp_path / "report.html").stat().st_size < 1_000_000
+
+
+def test_frames_with_text_gaps_and_constants():
+    x, clean = blobs([150, 150, 150])
+    labels = noise.corrupt(clean, noise.pair(3, 0.2), seed=0)
+    first = x[:, 0].astype(object)
+    first[::17] = None
+    frame = pl.DataFrame({"a": list(first), "b": x[:, 1], "constant": 1, "town": np.array(["x, y", "z\n", "ü"])[clean]})
+    for table in (frame, pd.DataFrame(frame.to_dict(as_series=False)), frame.to_dict(as_series=False)):
+        audit = volmin.audit(labels, features=table, model="logistic", random_state=0)
+        assert precision_and_recall(audit, labels != clean)[0] > 0.9
+    with_gaps = x.copy()
+    with_gaps[::17, 0] = np.nan
+    assert (
+        precision_and_recall(
+            volmin.audit(labels, features=with_gaps, model="logistic", random_state=0), labels != clean
+        )[0]
+        > 0.9
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "either features or probs"),
+        ({"features": np.zeros((10, 2)), "probs": np.full((10, 2), 0.5)}, "either features or probs"),
+        ({"probs": np.full((10, 2), 0.5), "model": "forest"}, "nothing for it to do"),
+        ({"features": np.zeros((9, 2))}, "9 rows, but there are 10 labels"),
+        ({"probs": np.full((10, 3), 1 / 3)}, "3 columns, but there are 2 classes"),
+        ({"features": np.zeros((10, 2)), "model": "oracle"}, "Choose one of: network, logistic, forest, boosting"),
+        ({"features": np.zeros((10, 2)), "model": RidgeClassifier()}, "CalibratedClassifierCV"),
+        ({"features": np.array([["x"] * 2] * 10)}, "give a table for text"),
+        ({"features": np.zeros((10, 2)), "folds": 1}, "at least 2"),
+        ({"probs": np.zeros((10, 2))}, "must sum to one"),
+    ],
+)
+def test_bad_input_says_what_to_do(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        volmin.audit(["a"] * 5 + ["b"] * 5, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([], "no labels"),
+        (["a", None, "b"], "1 of 3 labels are missing, the first in row 1"),
+        ([1.0, float("nan"), 2.0], "1 of 3 labels are missing"),
+        (pd.Series(["a", pd.NA, "b"]), "1 of 3 labels are missing"),
+        ([["a"], ["b"]], "hashable"),
+        (np.zeros((3, 2)), "vector"),
+        (list("abcdefgh"), "merge rare classes. Are these labels classes at all"),
+        (["a"] * 50, "There are 1 classes with at least 5 rows"),
+    ],
+)
+def test_bad_labels_say_what_to_do(labels, message):
+    with pytest.raises(ValueError, match=message):
+        volmin.audit(labels, features=np.zeros((len(labels), 2)))
+
+
+def test_known_labels_measure_the_audit_and_correct_it(audited, mislabelled):
+    check = audited.check(mislabelled.clean)
+    flagged = audited.issues()
+    assert check.rows == 1797
+    assert check.noise_rate == mislabelled.wrong.mean()
+    assert check.precision == mislabelled.wrong[flagged].mean()
+    assert check.recall == mislabelled.wrong[flagged].sum() / mislabelled.wrong.sum()
+    some = [int(label) if row % 5 == 0 else None for row, label in enumerate(mislabelled.clean)]
+    assert audited.check(some).rows == 360
+    with pytest.raises(ValueError, match="holds no label"):
+        audited.check([None] * 1797)
+    with pytest.raises(ValueError, match="none of the classes"):
+        audited.check([11] * 1797)
+    with pytest.raises(ValueError, match="1797 rows"):
+        audited.check([1])
+
+
+def test_counts_correct_a_wrong_transition_matrix_and_leave_a_right_one():
+    truth, wrong = noise.pair(4, 0.4), np.eye(4)
+    generator = np.random.default_rng(0)
+    counts = np.stack([generator.multinomial(200, column) for column in truth.T], axis=1)
+    corrected, little = update_transition(wrong, counts)
+    kept, much = update_transition(truth, counts)
+    assert volmin.transition_error(truth, corrected) < 0.1
+    assert volmin.transition_error(truth, kept) < volmin.transition_error(truth, counts / 200)
+    assert little < 10 < much
+
+
+def test_levels_come_from_the_labels_and_the_spread_from_the_simplex():
+    T = np.array([[0.5, 0.1, 0.0], [0.3, 0.9, 0.0], [0.2, 0.0, 1.0]])
+    joint = np.array([[0.4, 0.0, 0.0], [0.1, 0.3, 0.0], [0.0, 0.0, 0.2]])
+    levelled = with_levels(T, joint)
+    assert np.allclose(levelled[:, 0], [0.8, 0.12, 0.08])
+    assert np.allclose(levelled[:, 1], [0.0, 1.0, 0.0])
+    assert np.allclose(levelled[:, 2], [0.0, 0.0, 1.0])
+
+
+def test_without_scatter_there_are_bounds_and_no_intervals():
+    # Posteriors that never leave the middle of the simplex do not determine T.
+    generator = np.random.default_rng(0)
+    probs = generator.dirichlet(np.full(3, 60.0), 3000)
+    labels = (generator.random((3000, 1)) > probs.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", volmin.transition.DegenerateTransitionWarning)
+        audit = volmin.audit(labels, probs=probs, random_state=0)
+    if audit.identified:
+        pytest.fail(f"A scatter index of {audit.scatter.index} from posteriors in the middle.")
+    assert audit.intervals is None
+    assert np.array_equal(audit.noise_bounds, audit.bracket)
+    assert "not identified" in audit.summary()
+    assert "Between 0.0% and" in audit.summary()
+
+
+def test_logistic_regression_of_ones_own(mislabelled):
+    audit = volmin.audit(
+        mislabelled.labels, features=mislabelled.x / 16, model=LogisticRegression(C=0.1), random_state=0
+    )
+    assert precision_and_recall(audit, mislabelled.wrong)[0] > 0.85
+
+
+def test_a_label_cannot_steer_the_terminal(exact):
+    h, T, _, labels = exact
+    names = np.array(["\x1b]0;evil\x07", "one", "two"])  # in sorted order, as the columns of probs
+    shown = volmin.audit(names[labels], probs=h @ T.T).summary()
+    assert "evil" in shown
+    assert all(c.isprintable() or c == "\n" for c in shown)
