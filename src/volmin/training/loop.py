@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
-from volmin.data.images.files import ImageLoader
+from volmin.data.images import ImageLoader
 from volmin.data.loaders import Batch, TensorLoader
 from volmin.exceptions import InputError, TrainingDivergedError
 from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes
