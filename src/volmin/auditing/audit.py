@@ -25,7 +25,7 @@ from volmin.auditing.inference import Judgement, judge, warn_if_seen
 from volmin.auditing.judges import MODELS, CrossFit, cross_fit, named_model
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.result import Array, Audit, Check, Codes
-from volmin.data.tables.encoder import TableEncoder, as_frame
+from volmin.data.tables import TableEncoder, as_frame
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
 from volmin.training import thread_limit

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from volmin.auditing import text as words
-from volmin.data.tables.encoder import as_frame
+from volmin.data.tables import as_frame
 from volmin.exceptions import DamagedFileError, DataError, InputError
 from volmin.identifiability import ClassConditions, Scatter
 from volmin.intervals import Interval, Intervals
