@@ -62,7 +62,7 @@
     const claim = make("div", undefined, "claim");
     claim.append("labelled ", make("b", given), ", probably ", make("b", suggested));
     const meta = make("div", undefined, "meta");
-    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `${certainty(data.wrong[place])} likely to be wrong`));
+    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `wrong: ${certainty(data.wrong[place])}`));
     element.append(claim, meta);
     if (data.columns.length) {
       const cells = make("dl", undefined, "body");
