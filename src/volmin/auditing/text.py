@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volmin.formatting import terminal_safe
+from volmin.identifiability import Verdict
 
 if TYPE_CHECKING:
     from volmin.auditing.result import Audit, Check
@@ -59,10 +60,10 @@ def identifiability(audit: Audit) -> str:
     if audit.scatter is None:
         return f"With {len(audit.classes)} classes it is not examined whether the data determine T. {HAND_CHECK}"
     s = f"scatter index {audit.scatter.index:.2f}, above 1 is needed"
-    kind = audit.scatter.verdict.split(":")[0].split(",")[0]
-    if kind == "well identified":
+    verdict = audit.scatter.verdict
+    if verdict is Verdict.WELL_IDENTIFIED:
         return f"T is well identified ({s}). The data could have contradicted it; they can never prove it."
-    if kind == "borderline":
+    if verdict is Verdict.BORDERLINE:
         return f"T is at the border of what the data determine ({s}): the true noise may be smaller. {HAND_CHECK}"
     names = ", ".join(str(audit.classes[j]) for j in _failing(audit)[:WORST])
     short = f" Examples that are clearly no {names} are missing." if names else ""
