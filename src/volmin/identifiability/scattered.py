@@ -9,9 +9,8 @@ from importlib import import_module
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import ArrayLike
-from torch import Tensor
 
+from volmin._typing import Array, Labels, Numbers
 from volmin.exceptions import InputError
 from volmin.identifiability.hull import (
     ROUNDING,
@@ -25,7 +24,6 @@ from volmin.identifiability.hull import (
     towards_facet,
     uncovered_classes,
 )
-from volmin.quality import Array, Indices
 from volmin.validation import validate_posteriors
 
 TOLERANCES = (0.0, 0.005, 0.01, 0.02, 0.05)
@@ -57,8 +55,8 @@ class ClassConditions:
     """
 
     peak: Array
-    zeros: Indices
-    rank: Indices
+    zeros: Labels
+    rank: Labels
     reach: Array
     failing: tuple[int, ...]
 
@@ -127,7 +125,7 @@ class Scatter:
 
 
 def scatter(
-    posteriors: ArrayLike | Tensor,
+    posteriors: Numbers,
     *,
     tolerance: float | None = None,
     bootstraps: int = 50,
@@ -173,7 +171,7 @@ def scatter(
 
 
 def certificate(
-    posteriors: ArrayLike | Tensor,
+    posteriors: Numbers,
     *,
     margin: float = 1.05,
     tolerance: float | None = None,
@@ -269,7 +267,7 @@ def _cut_off_ball(scip: ModuleType, rows: Array, margin: float, seconds: float) 
     return None, model.getDualbound() >= -slack
 
 
-def _class_conditions(h: Array, working: Indices) -> ClassConditions:
+def _class_conditions(h: Array, working: Labels) -> ClassConditions:
     C = h.shape[1]
     peak = h.max(axis=0)
     zero = h <= ROUNDING
