@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 def new_method(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     (tmp_path / "bootstrapping.py").write_text(code)
-    # Acts like a new file in volmin/methods, without writing to the checkout.
+    # Acts like a new file in volmin/methods and its line in __init__.py, without writing to the checkout.
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    module = import_module("volmin.methods.bootstrapping")
+    monkeypatch.setitem(methods._METHODS, "bootstrapping", module.Bootstrapping)
     yield "bootstrapping"
     sys.modules.pop("volmin.methods.bootstrapping", None)
 
