@@ -1,4 +1,4 @@
-"""Mutated files: every reader of untrusted files gives a result or a clear error of its own.
+"""Mutated files: every reader of untrusted files gives a result or a clear error.
 
 Valid files are mutated in memory: bits are flipped, ends cut off, pieces moved, lengths replaced and JSON values
 exchanged, also inside compressed files and behind valid checksums. They are then written and read. Each kind of file is

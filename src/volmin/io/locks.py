@@ -11,7 +11,7 @@ from pathlib import Path
 from volmin.exceptions import BusyError
 
 _SHORTEST_WAIT, _POLL = 0.1, 0.01
-"""Seconds. ``is_busy`` holds a shared lock for an instant; waiting this long tells it from a process at work."""
+"""Seconds. ``is_busy`` holds a shared lock for an instant, which must not be mistaken for a process at work."""
 
 
 @contextmanager
