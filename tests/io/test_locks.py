@@ -82,7 +82,7 @@ def test_is_busy_does_not_make_a_free_folder_look_busy(tmp_path):
 
 
 def test_lock_on_a_deleted_file_does_not_count(tmp_path, monkeypatch):
-    """A process opens the file, then its holder deletes it and ends: the lock on the deleted file excludes no other process."""
+    """A process opens the lock file just before its holder deletes it; a lock on it would exclude no one."""
     first, lock = only_process(tmp_path), fcntl.flock
     first.__enter__()
 
