@@ -1,13 +1,15 @@
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from volmin import accelerated, networks
+from volmin import accelerated, fit, methods, networks
+from volmin.data import TensorLoader
 from volmin.networks.lenet import LeNet5
-from volmin.training import thread_limit
+from volmin.training import Recipe, thread_limit
 
 pytest.importorskip("numba")
 
@@ -177,3 +179,26 @@ def test_numba_is_imported_only_when_the_kernels_are_used(monkeypatch: pytest.Mo
     assert net.double()(images(1).double()).shape == (1, 10)
     with pytest.raises(ModuleNotFoundError, match="numba"):
         net.float()(images(1))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_training_and_resuming_give_the_same_bits(tmp_path: Path, threads: int):
+    x, y = images(150), torch.arange(150) % 10
+
+    def train(checkpoint: Path | None = None, stop_after: int | None = None) -> Tensor:
+        def stop(history: Any) -> None:
+            if len(history) == stop_after:
+                raise KeyboardInterrupt
+
+        torch.manual_seed(0)
+        method = methods.VolMinNet(AcceleratedLeNet5(10), 10)
+        with accelerated.thread_share(method):
+            fit(method, TensorLoader(x, y, 64), recipe=Recipe(epochs=3), checkpoint=checkpoint, on_epoch=stop)
+        return torch.cat([p.detach().flatten() for p in method.parameters()])
+
+    with thread_limit(threads):
+        expected = train()
+        assert torch.equal(train(), expected)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "run.ckpt", stop_after=2)
+        assert torch.equal(train(tmp_path / "run.ckpt"), expected)
