@@ -14,6 +14,7 @@ from volmin import methods, networks, noise
 from volmin.data import Batch, TensorLoader
 from volmin.experiments import run, spec
 from volmin.training import clean_probs
+from volmin.training.epoch import parameters_of
 
 C = 4
 RECIPE = volmin.Recipe(epochs=20, batch_size=50, lr=0.05)
@@ -69,7 +70,7 @@ def test_it_learns_clean_labels_from_noisy_ones(name, options):
     """A memoriser of the training labels would be right on 70 %, and would answer T = I."""
     method = trained(name, json.dumps(options))
     x, _, clean = blobs(seed=1)
-    probs = clean_probs(method, TensorLoader(x, clean, 200))
+    probs = clean_probs(method, x.split(200))
     assert (probs.argmax(1) == clean).double().mean() > 0.9
     T = method.transition()
     assert (T is not None) == method.estimates_transition
@@ -148,9 +149,7 @@ def test_every_loss_takes_any_batch(name, options, num_classes, labels):
     batch = Batch(x, torch.ones(count, dtype=torch.long), torch.arange(count))
     for phase in method.phases(RECIPE):
         for epoch in {0, phase.epochs - 1}:
-            parameters = [
-                p for optimizer in phase.optimizers for group in optimizer.param_groups for p in group["params"]
-            ]
+            parameters = parameters_of(phase.optimizers())
             loss = phase.loss(batch, epoch)
             assert loss.shape == ()
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

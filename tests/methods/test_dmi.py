@@ -30,4 +30,4 @@ def test_the_determinant_repairs_what_plain_training_learned():
 def test_the_published_step_is_the_default():
     warm_up, dmi = DMI(networks.mlp(3, 3), 3).phases(Recipe(epochs=120))
     assert (warm_up.epochs, dmi.epochs) == (120, 100)
-    assert dmi.optimizers[0].defaults["lr"] == 1e-6
+    assert dmi.optimizers()[0].defaults["lr"] == 1e-6

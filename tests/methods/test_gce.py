@@ -41,7 +41,7 @@ def test_the_plan_of_the_truncated_form():
     phases = method.phases(Recipe(epochs=120, milestones=(40, 80)))
     assert [phase.epochs for phase in phases] == [40] + 8 * [10]
     assert [phase.schedule(0.0) for phase in phases] == pytest.approx([1, *4 * [0.1], *4 * [0.01]])
-    assert len({id(phase.optimizers[0]) for phase in phases}) == 1
+    assert len({id(phase.optimizers()[0]) for phase in phases}) == 1
     assert sum(phase.epochs for phase in method.phases(Recipe(epochs=7))) == 7
 
 

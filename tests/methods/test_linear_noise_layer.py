@@ -28,7 +28,7 @@ def test_Q_is_stochastic_after_every_step_and_can_leave_zero():
     torch.manual_seed(0)
     method = LinearNoiseLayer(networks.mlp(3, 3, (8,)), 3)
     batch = Batch(torch.randn(30, 3), torch.arange(30) % 3)
-    optimizers = method.phases(Recipe(lr=0.1))[1].optimizers
+    optimizers = method.phases(Recipe(lr=0.1))[1].optimizers()
     for step in range(5):
         for optimizer in optimizers:
             optimizer.zero_grad()
@@ -71,5 +71,5 @@ def test_a_label_that_was_all_but_impossible_does_not_throw_the_layer_away():
         method.net[-1].bias.copy_(torch.tensor([-50.0, -50, 50]))
     phase.loss(Batch(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long), None), 0).backward()
     assert method.layer.weight.grad.abs().max() > 1e6
-    phase.optimizers[1].step()
+    phase.optimizers()[1].step()
     assert (method.transition().diagonal() > 0.9).all()

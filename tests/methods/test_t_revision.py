@@ -25,9 +25,9 @@ def test_without_slack_revision_is_reweighting():
 def test_the_slack_is_learned_in_revision_only_and_added_once():
     method = revision()
     _, revise = method.phases(Recipe())
-    owned = [p for group in revise.optimizers[0].param_groups for p in group["params"]]
+    owned = [p for group in revise.optimizers()[0].param_groups for p in group["params"]]
     assert any(p is method.slack for p in owned)
-    assert revise.optimizers[0].defaults["lr"] == 5e-7
+    assert revise.optimizers()[0].defaults["lr"] == 5e-7
     gradient = torch.autograd.grad(method.revision_loss(batch(), 0), method.slack)[0]
     assert gradient.abs().min() > 0
     with torch.no_grad():

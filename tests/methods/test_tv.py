@@ -35,7 +35,7 @@ def test_the_dirichlet_counts():
     method.A.copy_(10 * torch.eye(2) + 1e-9)
     method.loss(Batch(torch.arange(8), torch.tensor([0, 0, 0, 1, 1, 1, 1, 1])), 0)
     assert torch.allclose(method.A, torch.tensor([[10.02, 0.0], [0.01, 10.03]]), atol=1e-5)
-    assert [len(phase.optimizers) for phase in method.phases(Recipe())] == [1]
+    assert [len(phase.optimizers()) for phase in method.phases(Recipe())] == [1]
 
 
 def test_with_right_predictions_the_counts_become_the_noise():
