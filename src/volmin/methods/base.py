@@ -96,7 +96,7 @@ class Method(nn.Module):
         shortened = replace(recipe, epochs=epochs_of(share, recipe))
         return replace(self.network_phase("warm-up", shortened, self.cross_entropy), selection=selection)
 
-    def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.Method) -> Tensor:
+    def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.EstimatorName) -> Tensor:
         """(C, C) T, estimated from the network's posteriors of the training inputs and their noisy labels."""
         probs, labels = collect(batches, lambda x: self(x).softmax(1))
         T = estimation.estimate_transition(probs, labels, estimator)
