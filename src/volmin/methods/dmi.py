@@ -31,7 +31,7 @@ from volmin.training import Phase, Recipe
 
 
 class DMI(Method):
-    """Trains plainly, then maximises the determinant of the joint matrix of predicted class and noisy label.
+    """Maximises, after plain training, the determinant of the joint matrix of predicted class and noisy label.
 
     Args:
         net: Network that gives logits.

@@ -76,7 +76,7 @@ class VolMinNet(Method):
         return forward_nll(self(batch.x), T, batch.y) + self.lam * self.log_volume(T)
 
     def train(self, mode: bool = True) -> VolMinNet:
-        self.log_volume.reset()  # an epoch must not depend on the tangent of the one before it, to be resumable
+        self.log_volume.reset()  # so that a resumed epoch does not need the tangent of the one before it
         return super().train(mode)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
