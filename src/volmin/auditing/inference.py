@@ -62,7 +62,7 @@ def judge(probs: Array, codes: Codes, *, level: float, seed: int) -> Judgement:
     return Judgement(
         transition=T,
         clean_probs=clean,
-        scatter=identifiability.scatter(clean[rows], bootstraps=20, seed=seed) if few else None,
+        scatter=identifiability.scatter(clean[rows], bootstraps=20, random_state=seed) if few else None,
         bracket=identifiability.bracket(probs),
         sampling=_intervals(T, clean, codes, rows, level, seed) if few else None,
         reading=reading,
@@ -114,7 +114,7 @@ def _intervals(T: Array, clean: Array, codes: Codes, rows: Codes, level: float, 
 
     With n of N rows, they come out too wide by the square root of N / n.
     """
-    spread = conditional_intervals(codes[rows], clean[rows], T, level=level, seed=seed)
+    spread = conditional_intervals(clean[rows], codes[rows], T, level=level, random_state=seed)
     shrink = np.sqrt(len(rows) / len(codes))
     joint = quality.joint(codes, clean, T)
     return Intervals(
