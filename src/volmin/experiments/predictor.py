@@ -18,8 +18,8 @@ from torch import Tensor
 from volmin import methods, networks
 from volmin.data import DataError, TensorLoader
 from volmin.data.dataset import standardize
-from volmin.data.images.folder import decode
-from volmin.data.tables.encoder import TableEncoder, read_table
+from volmin.data.images import decode
+from volmin.data.tables import TableEncoder, read_table
 from volmin.io.sealed import read_sealed_json
 from volmin.methods.base import Method
 from volmin.training import clean_probs
@@ -58,7 +58,7 @@ class TrainedRun:
         """
         x = standardize(self._inputs(rows), self._mean, self._std)
         loader = TensorLoader(x, torch.zeros(len(x)), PREDICTION_BATCH)
-        return clean_probs(self.method, loader).double().numpy()
+        return clean_probs(self.method, (batch.x for batch in loader)).double().numpy()
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """(N,) most probable clean labels."""
