@@ -343,7 +343,7 @@ TARGETS: dict[str, Target] = {
     ),
     "identifiability.dominance_test": Target(
         lambda **given: identifiability.dominance_test(**given, resamples=19),
-        {"clean_probs": probs(), "labels": labels(), "seed": number(1)},
+        {"clean_probs": probs(), "labels": labels(), "random_state": number(1)},
         lambda found: _shares(found.p_value),
         0.1,
     ),
