@@ -7,7 +7,7 @@ import pytest
 
 import volmin
 from volmin.data import DataError
-from volmin.data.relabel import write_corrected_folder, write_corrected_table
+from volmin.data.relabelling import write_corrected_folder, write_corrected_table
 
 HEADER = "row,given,suggested,probability_wrong,decision,label\n"
 

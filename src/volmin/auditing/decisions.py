@@ -11,8 +11,7 @@ import polars as pl
 
 from volmin._typing import AnyArray, Labels
 from volmin.auditing.labels import encode
-from volmin.data.tables.encoder import as_frame
-from volmin.data.tables.files import read_text
+from volmin.data.tables import as_frame, read_cells
 from volmin.exceptions import DataError, InputError
 from volmin.io.spreadsheets import spreadsheet_safe
 
@@ -82,7 +81,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
 def _read(path: Path) -> pl.DataFrame:
     if not path.is_file():
         raise DataError(f"There is no file of decisions at {path}; download one from the report of an audit.")
-    return read_text(path)[0]
+    return read_cells(path)[0]
 
 
 def _row(text: str, count: int, name: str) -> int:

@@ -17,7 +17,7 @@ from torch import nn
 
 from volmin import networks
 from volmin._typing import AnyArray, Array, Labels
-from volmin.data.tables.encoder import TableEncoder, as_frame
+from volmin.data.tables import TableEncoder, as_frame
 from volmin.estimator import NoisyLabelClassifier
 from volmin.exceptions import InputError
 from volmin.progress import Progress, tracked

@@ -11,7 +11,7 @@ import numpy as np
 from volmin._typing import Labels
 from volmin.auditing import text
 from volmin.auditing.result import AuditResult
-from volmin.data.tables.encoder import as_frame
+from volmin.data.tables import as_frame
 from volmin.exceptions import InputError
 from volmin.report import AuditPage, ClassNoise, Confusion, write_audit_report
 from volmin.report.examples import Examples, image_examples, no_examples, table_examples

@@ -13,9 +13,9 @@ from rich.console import Console
 from volmin.auditing import text
 from volmin.auditing.audit import audit
 from volmin.auditing.decisions import apply_decisions
-from volmin.data.images.folder import load_images
-from volmin.data.relabel import write_corrected_folder, write_corrected_table
-from volmin.data.tables.encoder import LabelledTable, load_table
+from volmin.data.images import load_images
+from volmin.data.relabelling import write_corrected_folder, write_corrected_table
+from volmin.data.tables import LabelledTable, load_table
 from volmin.exceptions import DataError, InputError
 from volmin.formatting import duration, terminal_safe
 from volmin.io.arrays import read_array
