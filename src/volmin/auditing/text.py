@@ -6,7 +6,7 @@ import numpy as np
 
 from volmin.auditing.result import AuditResult, Check
 from volmin.formatting import terminal_safe
-from volmin.identifiability import Scatter
+from volmin.identifiability import Verdict
 
 MOST_NAMED = 5
 """Number of classes that a text names."""
@@ -51,18 +51,14 @@ def identifiability(result: AuditResult) -> str:
     if result.scatter is None:
         return f"Whether the data determine T was not examined for {len(result.classes)} classes. {HAND_CHECK}"
     s = f"scatter index {result.scatter.index:.2f}, above 1 is needed"
-    verdict = _verdict(result.scatter)
-    if verdict == "well_identified":
+    verdict = result.scatter.verdict
+    if verdict is Verdict.WELL_IDENTIFIED:
         return f"T is well identified ({s}). This check can reject T but never prove it."
-    if verdict == "borderline":
+    if verdict is Verdict.BORDERLINE:
         return f"T is barely identified ({s}): the true noise rate may be lower. {HAND_CHECK}"
     names = ", ".join(str(result.classes[j]) for j in _failing(result)[:MOST_NAMED])
     missing = f" Examples that clearly do not belong to {names} are missing." if names else ""
     return f"T is not identified ({s}): the estimate is the largest noise that the data allow.{missing} {HAND_CHECK}"
-
-
-def _verdict(scatter: Scatter) -> str:
-    return scatter.verdict.split(":")[0].split(",")[0].replace(" ", "_")
 
 
 def rare_classes(result: AuditResult) -> str:
