@@ -66,6 +66,7 @@ def test_a_gpu_that_is_not_there_is_refused():
 
 def test_training_on_one_device_waits_neither_for_fabric_nor_for_figures():
     heavy = ("lightning_fabric", "matplotlib", "scipy.optimize", "sklearn")
-    code = f"import sys, volmin.cli.runs; print([m for m in {heavy} if m in sys.modules])"
+    modules = "volmin.experiments.run, volmin.cli.progress, volmin.cli.terminal"
+    code = f"import sys, {modules}; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

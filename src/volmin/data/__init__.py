@@ -73,6 +73,11 @@ def load_dataset(
         images: whether a table names image files, which are then what is learned from.
         size: the side that images of one's own are resized to; by default that of the median image, within 16..64.
     """
+    if str(name).removesuffix("/NA") in SOURCES and name not in SOURCES:
+        raise InputError(
+            f"{name} is not a plain data set: volmin.experiments.no_anchors.load_without_anchors trains a network and "
+            "leaves out the likely anchor points."
+        )
     if name not in SOURCES:
         from volmin.data.local import load_own
 
