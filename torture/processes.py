@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 PRELOADED = [
-    *("torture.formats", "volmin.cli.app", "volmin.cli.runs", "volmin.cli.audit", "volmin.report.figures"),
+    *("torture.formats", "volmin.cli.app", "volmin.experiments.grid", "volmin.auditing", "volmin.report.figures"),
     # What the commands import on their way.
     *("sklearn.datasets", "sklearn.linear_model", "torch._dynamo", "matplotlib.backends.backend_agg"),
 ]
