@@ -256,7 +256,7 @@ def test_table_of_images_with_true_labels(table_of_images):
         (["--dataset", "{table}", "--label", "given", "--images", "--ignore", "true"], "leave out ignore"),
         (["--dataset", "{table}", "--label", "given", "--images", "--clean", "tru"], "Did you mean 'true'"),
         (["--dataset", "digits", "--network", "resnet"], "Unknown network 'resnet'"),
-        (["--dataset", "digits", "--network", "lenet5"], "take mlp"),
+        (["--dataset", "digits", "--network", "lenet5"], "use mlp"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(table_of_images, tmp_path, command, options, message):

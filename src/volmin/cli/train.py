@@ -123,7 +123,7 @@ def _train(spec: RunSpec, source: DataSource, out: Path) -> None:
     from volmin.cli.terminal import say
     from volmin.experiments.folder import read_result, tidy
     from volmin.experiments.run import run, set_up
-    from volmin.training.devices import launch, told_of_lost_processes
+    from volmin.training.devices import launch, lost_processes_reported
 
     folder = spec.folder(out)
     title = f"{spec.method} on {source.name}, {source.describe(spec.noise)}, seed {spec.seed}"
@@ -137,7 +137,7 @@ def _train(spec: RunSpec, source: DataSource, out: Path) -> None:
             dataset = source.load(accelerated=spec.accelerated, progress=preparing)
             experiment = set_up(spec, source.data_dir, dataset)
         fabric = launch(spec.devices)
-        with told_of_lost_processes(fabric), EpochProgress(title, experiment.epochs) as progress:
+        with lost_processes_reported(fabric), EpochProgress(title, experiment.epochs) as progress:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
         if not fabric.is_global_zero:
             return

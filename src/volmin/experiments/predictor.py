@@ -17,7 +17,6 @@ from torch import Tensor
 
 from volmin import methods, networks
 from volmin._typing import AnyArray, Array
-from volmin.data import TensorLoader
 from volmin.data.dataset import standardize
 from volmin.data.images.folder import decode
 from volmin.data.tables.encoder import TableEncoder, read_table
@@ -59,8 +58,7 @@ class TrainedRun:
                 pandas); for a run on images, paths of image files; for any run, an array of the data set's inputs.
         """
         x = standardize(self._inputs(rows), self._mean, self._std)
-        loader = TensorLoader(x, torch.zeros(len(x)), PREDICTION_BATCH)
-        return clean_probs(self.method, loader).double().numpy()
+        return clean_probs(self.method, x.split(PREDICTION_BATCH)).double().numpy()
 
     def predict(self, rows: Rows) -> AnyArray:
         """(N,) most probable clean labels."""

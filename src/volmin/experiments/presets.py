@@ -32,10 +32,7 @@ class Preset:
 
     def recipe_for(self, method: type[Method]) -> Recipe:
         """The recipe with the changes of the method's authors; their length of training only if it is published."""
-        changes = dict(method.recipe_changes)
-        if not self.published:
-            changes = {key: value for key, value in changes.items() if key not in ("epochs", "milestones")}
-        return replace(self.recipe, **changes)
+        return replace(self.recipe, **{"selection": "loss"} | method.author_settings(lengths=self.published))
 
 
 # The paper's text steps T on MNIST with Adam's default rate of 1e-3; the code sets 1e-2.

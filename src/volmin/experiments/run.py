@@ -28,6 +28,7 @@ from volmin.data import (
     TensorLoader,
     split_with,
 )
+from volmin.data.loaders import Loader
 from volmin.exceptions import DataError
 from volmin.experiments import acceleration, provenance
 from volmin.experiments.folder import CHECKPOINT, MetricsFile, WarningsFile, read_result, write_result
@@ -37,7 +38,7 @@ from volmin.io.atomic import write_json
 from volmin.io.locks import only_process
 from volmin.methods.base import Method
 from volmin.progress import Progress
-from volmin.training import Record, clean_probs, fit, selected, thread_limit
+from volmin.training import Record, clean_probs, fit, selected, selection_rule, thread_limit
 from volmin.training.devices import OneDevice
 from volmin.transition import log_volume, transition_error
 
@@ -49,8 +50,6 @@ IMAGE_FILES_BATCH = 128
 """Rows per evaluation batch of images that are decoded from files, limited by memory."""
 REPORTED_SHARE = 1 / 20
 """Share of the last epochs whose mean accuracy is reported for methods without validation; the authors': 10 of 200."""
-
-Loader = TensorLoader | ImageLoader
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ def mean_of_last(accuracies: Sequence[float]) -> float:
 
 def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
     recipe, last = experiment.spec.recipe, history[-1]
-    rule = experiment.method.phases(recipe)[-1].selection or recipe.selection
+    rule = selection_rule(experiment.method.phases(recipe)[-1], recipe, experiment.method.recipe_changes)
     chosen = selected(history, rule)
     accuracy = chosen["accuracy"]
     if rule == "last":
@@ -280,5 +279,5 @@ def _noise_rate(experiment: Experiment) -> float | None:
     if isinstance(train := experiment.train, TensorLoader):
         every = -(-len(train.y) // _ENOUGH_FOR_PRIORS)
         inputs = TensorLoader(train.x[::every], train.y[::every], train.batch_size, normalize=train.normalize)
-    priors = clean_probs(method, inputs.to(T.device)).mean(0)
+    priors = clean_probs(method, (batch.x for batch in inputs.to(T.device))).mean(0)
     return 1 - (priors * T.diagonal().cpu()).sum().item()

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ class RunSpec:
 
     def as_json(self) -> dict[str, Any]:
         """The content of ``spec.json``, without the optional settings that a run does not use."""
+        return dict(self._content)
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        # Cached, because a table compares every record with every spec.
         content = json.loads(json.dumps(asdict(self)))
         return {key: value for key, value in content.items() if value or key not in _OPTIONAL}
 
