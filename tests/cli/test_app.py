@@ -194,6 +194,7 @@ def test_error_of_a_new_process_is_one_line():
     assert done.stderr == "volmin: No such command 'fly'.\n"
 
 
+@pytest.mark.slow
 def test_demo_finds_the_noise_and_beats_plain_training(command, tmp_path):
     done = command("demo", "--out", tmp_path)
     assert done.code == 0, done.err

@@ -184,6 +184,7 @@ def photographs():
     return Dataset("cifar10", part, part, tuple("abcdefghij"), mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
 
 
+@pytest.mark.slow
 def test_run_on_augmented_images_is_resumed_to_the_same_bits(photographs, tmp_path):
     chosen = spec.resolve("cifar10", "sym:0.2", "cross_entropy", preset="fast", epochs=3, threads=2)
     whole = run.run(run.set_up(chosen, dataset=photographs), tmp_path / "whole")
@@ -357,3 +358,22 @@ def test_acceleration_that_is_not_available_is_refused(accelerated_mlp):
     assert not spec.resolve("cifar10", "sym:0.2", "volminnet").accelerated
     with pytest.raises(InputError, match="accelerated version of the network resnet18 is not available"):
         spec.resolve("cifar10", "sym:0.2", "volminnet", accelerated=True)
+
+
+@pytest.mark.skipif(not acceleration.accelerated.is_available("lenet5"), reason="numba is not installed")
+def test_accelerated_and_plain_lenet_agree_up_to_rounding(tmp_path):
+    generator = np.random.default_rng(0)
+    y = np.arange(300) % 10
+    x = torch.from_numpy(generator.integers(0, 20, (300, 1, 28, 28)) + 20 * y[:, None, None, None]).to(torch.uint8)
+    part = Part(x, y)
+    dataset = Dataset("mnist", part, part, tuple("0123456789"), mean=(0.5,), std=(0.2,))
+    weights = {}
+    for accelerated in (True, False):
+        chosen = spec.resolve("mnist", "sym:0.2", "cross_entropy", preset="fast", epochs=1, accelerated=accelerated)
+        result = run.run(run.set_up(chosen, dataset=dataset), tmp_path)
+        assert result["accelerated"] is accelerated
+        assert ("numba" in result["versions"]) is accelerated
+        weights[accelerated] = load_file(chosen.folder(tmp_path) / "model.safetensors")
+    assert weights[True].keys() == weights[False].keys()
+    for name, value in weights[True].items():
+        np.testing.assert_allclose(value, weights[False][name], rtol=1e-3, atol=1e-4)
