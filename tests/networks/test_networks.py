@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -29,7 +31,7 @@ def test_standardize_spares_constant_features():
 
 
 def test_a_fresh_copy_starts_elsewhere_and_shares_nothing():
-    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    net: Any = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     twin = networks.fresh_copy(net)
     assert not torch.equal(net[0].weight, twin[0].weight)
     assert not torch.equal(net[2].bias, twin[2].bias)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -51,7 +53,7 @@ def test_grey_images_and_numbers_of_classes_by_name(name):
 
 def test_a_block_adds_its_input():
     """With silent convolutions a block of equal shape is the ReLU of its input."""
-    net = networks.resnet32()
+    net: Any = networks.resnet32()
     block = net.layer1[0]
     nn.init.zeros_(block.bn2.weight)
     x = torch.randn(2, 16, 8, 8)
@@ -71,7 +73,7 @@ def test_resnet50_has_torchvisions_names():
 
 
 def test_a_resnet_can_be_copied_afresh():
-    net = networks.resnet32(10)
+    net: Any = networks.resnet32(10)
     twin = networks.fresh_copy(net)
     assert not torch.equal(net.layer3[4].conv2.weight, twin.layer3[4].conv2.weight)
     assert networks.last_linear(net) is net.fc

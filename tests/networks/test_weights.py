@@ -1,4 +1,5 @@
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ def test_a_checkpoint_gives_the_same_outputs(trained, tmp_path, suffix):
 
 
 def test_a_head_for_other_classes_keeps_its_own_start(trained, tmp_path):
-    net = networks.resnet32(3)
+    net: Any = networks.resnet32(3)
     before = net.fc.weight.clone()
     networks.load_weights(net, save(trained, tmp_path / "net.pth"))
     assert torch.equal(net.fc.weight, before)
