@@ -23,6 +23,7 @@ for build in (networks.lenet5, lambda C: torch.nn.Sequential(torch.nn.Flatten(),
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_compiles_and_one_that_finds_the_code_end_in_the_same_bits(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", TRAINING]

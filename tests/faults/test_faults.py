@@ -20,6 +20,7 @@ def clean(outcome):
 
 
 @pytest.mark.parametrize("moment", faults.MOMENTS)
+@pytest.mark.cluster
 def test_a_run_killed_while_it_writes_ends_in_the_same_bits(bench, moment):
     out = bench.fresh()
     assert bench.commands["train"].run(out, (moment, 4)).code == -9
@@ -27,16 +28,19 @@ def test_a_run_killed_while_it_writes_ends_in_the_same_bits(bench, moment):
     assert bench.judge("train", out, bench.commands["train"].run(out), may_refuse=False) == ("right", "")
 
 
+@pytest.mark.cluster
 def test_a_run_killed_at_a_random_moment_ends_in_the_same_bits(bench):
     clean(faults.killed_at_random(bench, "train", 2, random.Random(0)))
 
 
+@pytest.mark.cluster
 def test_an_audit_killed_while_it_writes_is_whole_the_next_time(bench):
     out = bench.fresh()
     assert bench.commands["audit"].run(out, ("half written", 3)).code == -9
     assert bench.judge("audit", out, bench.commands["audit"].run(out), may_refuse=False) == ("right", "")
 
 
+@pytest.mark.slow
 def test_damage_is_refused_or_mended(bench):
     clean(faults.damaged(bench, "train", 4, random.Random(0), finished=True))
     clean(faults.damaged(bench, "train", 3, random.Random(0), finished=False))
@@ -47,6 +51,7 @@ def test_a_full_disk_loses_nothing(bench):
     clean(faults.full_disk(bench, "train", (130,)))
 
 
+@pytest.mark.cluster
 def test_two_processes_do_not_disturb_each_other(bench):
     clean(faults.two_at_once(bench, "train", 1, random.Random(0)))
 
@@ -89,6 +94,7 @@ def test_an_audit_of_many_classes_is_sound():
     assert soak.audit_figures(1_000, 10)["sound"]
 
 
+@pytest.mark.cluster
 def test_methods_agree_in_two_processes():
     for outcome in devices.run(("volminnet", "dmi", "co_teaching")):
         assert not outcome.failures, outcome.failures

@@ -64,6 +64,7 @@ def test_missing_gpu_is_rejected():
         OneDevice("gpu")
 
 
+@pytest.mark.slow
 def test_training_on_one_device_imports_neither_fabric_nor_matplotlib():
     heavy = ("lightning_fabric", "matplotlib", "scipy.optimize", "sklearn")
     code = f"import sys, volmin.cli.runs; print([m for m in {heavy} if m in sys.modules])"
