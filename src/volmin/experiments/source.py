@@ -12,8 +12,8 @@ import numpy as np
 
 from volmin import data
 from volmin.data import Dataset
-from volmin.data.label_files import find_labels, number_labels, read_label_sets, read_labels
 from volmin.data.custom import check_path
+from volmin.data.label_files import find_labels, number_labels, read_label_sets, read_labels
 from volmin.exceptions import DataError, InputError
 from volmin.experiments.no_anchors import load_without_anchors
 from volmin.experiments.presets import NO_ANCHORS
