@@ -16,7 +16,8 @@ from volmin.exceptions import DataError, InputError
 if TYPE_CHECKING:
     from volmin import Audit
     from volmin._typing import AnyArray
-    from volmin.data.tables.encoder import LabelledTable
+    from volmin.data.tables import LabelledTable
+    from volmin.progress import Progress
 
 
 def audit(
@@ -74,12 +75,24 @@ def audit(
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
+    from volmin import auditing
+    from volmin.cli.progress import TaskProgress
     from volmin.io.arrays import read_array
 
-    source = _load(table, label, images=images, clean=clean, ignore=ignore or ())
-    if features is not None:
-        source = replace(source, features=read_array(features))
-    found = _audit(source, None if probs is None else read_array(probs), model, seed, threads)
+    with TaskProgress() as progress:
+        source = _load(table, label, images=images, clean=clean, ignore=ignore or (), progress=progress)
+        if features is not None:
+            source = replace(source, features=read_array(features))
+        given = None if probs is None else read_array(probs)
+        found = auditing.audit(
+            source.labels,
+            probs=given,
+            features=None if given is not None else source.features,
+            model=model,
+            random_state=seed,
+            threads=threads,
+            progress=progress,
+        )
     command = shlex.join(["volmin", *sys.argv[1:]])
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
     _show_and_save(found, source, label, fdr, out or Path("audit"))
@@ -97,11 +110,13 @@ class AuditInput:
     clean: AnyArray | None = None
 
 
-def _load(path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str]) -> AuditInput:
-    from volmin.data.images.folder import load_images
+def _load(
+    path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str], progress: Progress
+) -> AuditInput:
+    from volmin.data.images import load_images
 
     if path.is_dir() or images:
-        found = load_images(path, label, clean=clean)
+        found = load_images(path, label, clean=clean, progress=progress)
         root = path if path.is_dir() else path.parent
         names = [str(file.relative_to(root)) for file in found.paths]
         known = None if found.clean is None else found.clean.to_numpy()
@@ -113,35 +128,21 @@ def _load(path: Path, label: str | None, *, images: bool, clean: str | None, ign
 
 
 def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTable:
-    from volmin.data.tables.encoder import load_table
+    from volmin.data.tables import load_table
 
     if label is None:
         raise DataError(f"Name the label column of {path} with --label.")
     return load_table(path, label, ignore=ignore)
 
 
-def _audit(source: AuditInput, probs: AnyArray | None, model: str | None, seed: int, threads: int) -> Audit:
-    from volmin.auditing import audit
-
-    return audit(
-        source.labels,
-        probs=probs,
-        features=None if probs is not None else source.features,
-        model=model,
-        random_state=seed,
-        threads=threads,
-        verbose=True,
-    )
-
-
 def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float, out: Path) -> None:
-    from volmin.auditing import text as words
+    from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
     from volmin.formatting import duration
 
     say(found.summary(fdr))
     if source.clean is not None:
-        known = words.checked(found.check(source.clean, fdr))
+        known = check_summary(found.check(source.clean, fdr))
         found = replace(found, provenance=found.provenance | {"known": known})
         say(known)
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)
@@ -159,8 +160,8 @@ def _apply(path: Path, label: str | None, decisions: Path, out: Path | None) -> 
     """Write a copy of the data in which the labels that the decisions call wrong are replaced."""
     from volmin.auditing.decisions import apply_decisions
     from volmin.cli.terminal import say
-    from volmin.data.images.folder import load_images
-    from volmin.data.relabel import write_corrected_folder, write_corrected_table
+    from volmin.data.images import load_images
+    from volmin.data.relabelling import write_corrected_folder, write_corrected_table
 
     out = out or path.with_name(f"{path.stem}-corrected{path.suffix}")
     if out.exists() and out.samefile(path):

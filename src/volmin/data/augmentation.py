@@ -1,4 +1,4 @@
-"""Random changes of whole batches of training images."""
+"""Random augmentation of batches of training images."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 
 
 class Augmentation(Protocol):
-    """Drawing and applying are apart: an epoch's choices are drawn at once, whichever device then applies them."""
+    """Random changes of images. All choices of an epoch are drawn at once, so they do not depend on the devices."""
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, K) choices, a row for each example of an epoch."""
+        """Draw (count, K) random choices, one row per example of an epoch."""
         ...
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
-        """The batch ``x``, changed by the choices for its rows."""
+        """Apply the choices to the rows of a batch."""
         ...
 
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Every image is padded with black, cropped to its size at a random place, and mirrored half of the time."""
+    """Pad images with zeros, crop them to their size at a random place, and mirror half of them."""
 
     padding: int = 4
 
@@ -34,7 +34,7 @@ class CropFlip:
         return torch.cat([corner, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
-        """Gives images in the memory format that convolutions on CPUs are fastest with, at no cost."""
+        """Apply the choices; the result is in the channels-last format, in which convolutions on CPUs are fastest."""
         height, width = x.shape[2:]
         top, left, mirrored = choices.split(1, dim=1)
         rows = top + torch.arange(height, device=x.device)
@@ -47,18 +47,18 @@ class CropFlip:
 
 @dataclass(frozen=True)
 class InnerCropFlip:
-    """Every image is cropped to 7/8 of its sides at a random place (256 to 224), and mirrored half of the time."""
+    """Crop images to 7/8 of their sides at a random place (256 to 224), and mirror half of them."""
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        # Where the crop lies as a share of the room there is, in units that suit every size of image.
+        # Places are fractions of the margin in fixed units, so that the draw does not depend on the image size.
         place = torch.randint(_UNITS, (count, 2), generator=generator)
         mirrored = torch.randint(2, (count, 1), generator=generator)
         return torch.cat([place, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
         height, width = (-(-side * 7 // 8) for side in x.shape[2:])
-        room = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
-        corners = choices[:, :2].to(x.device) * room // _UNITS
+        places = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
+        corners = choices[:, :2].to(x.device) * places // _UNITS
         crops = [
             image[:, top : top + height, left : left + width].flip(2 if mirrored else ())
             for image, (top, left), mirrored in zip(x, corners.tolist(), choices[:, 2].tolist(), strict=True)
@@ -68,4 +68,4 @@ class InnerCropFlip:
 
 _UNITS = 2**16
 AUGMENTATIONS: dict[str, Augmentation] = {"crop_flip": CropFlip(), "inner_crop_flip": InnerCropFlip()}
-"""By the names that presets and specs give them."""
+"""Augmentations by the names that presets and specs use."""

@@ -14,7 +14,7 @@ from volmin.data import Dataset, load_dataset
 from volmin.experiments import run, spec
 from volmin.io.atomic import write_json
 from volmin.progress import Progress
-from volmin.report import RunStory, write_run_report
+from volmin.report import RunPage, write_run_report
 from volmin.training import Record
 from volmin.transition import as_matrix
 
@@ -41,7 +41,7 @@ class Demo:
     def write(self, out: Path) -> Path:
         """Write ``report.html`` and ``demo.json``, and return the path of the report."""
         report = out / "report.html"
-        story = RunStory(
+        page = RunPage(
             title="35 % of the labels were wrong",
             dataset="Handwritten digits",
             noise=NOISE,
@@ -52,7 +52,7 @@ class Demo:
             histories=self.histories,
             command=f"volmin demo --seed {self.seed}",
         )
-        write_run_report(report, story)
+        write_run_report(report, page)
         figures = {
             "accuracy": self.results[METHOD]["accuracy"],
             "baseline_accuracy": self.results[BASELINE]["accuracy"],

@@ -50,12 +50,12 @@ def load_without_anchors(
         name: Name of the whole data set, one of ``REMOVED``; that of the result ends in ``/NA``.
         data_dir: Folder with the official files; by default they are downloaded once.
         accelerated: Whether to train an accelerated network; None: where one is available.
-        progress: Callback for the training.
+        progress: Callback for downloads and for the training.
     """
     if name not in REMOVED:
         choices = ", ".join(f"{known}{NO_ANCHORS}" for known in REMOVED)
         raise InputError(f"Unknown data set {name + NO_ANCHORS!r}. Choose one of: {choices}.")
-    dataset = data.load_dataset(name, data_dir)
+    dataset = data.load_dataset(name, data_dir, progress=progress)
     scores = clean_scores(dataset, accelerated=accelerated, progress=progress)
     return replace(dataset, name=f"{name}{NO_ANCHORS}", train=without_anchors(dataset.train, scores, REMOVED[name]))
 
@@ -78,7 +78,7 @@ def _digest(dataset: Dataset, preset: Preset, accelerate: bool) -> str:
     settings = [preset.network, asdict(preset.recipe), preset.augmentation, _SEED, _threads(preset)]
     settings += ["accelerated"] if accelerate else []
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(dataset.train.x.numpy()).data)
+    digest.update(np.ascontiguousarray(dataset.train.tensor.numpy()).data)
     digest.update(np.ascontiguousarray(dataset.train.y).data)
     return digest.hexdigest()[:12]
 
@@ -101,7 +101,7 @@ def _train_and_score(
 ) -> Array:
     recipe = replace(preset.recipe, selection="last")
     augment = AUGMENTATIONS[preset.augmentation] if preset.augmentation else None
-    x, y, normalize = dataset.train.x, dataset.train.y, dataset.normalize
+    x, y, normalize = dataset.train.tensor, dataset.train.y, dataset.normalize
 
     def after_epoch(history: list[Record]) -> None:
         if progress is not None:

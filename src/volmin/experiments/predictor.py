@@ -18,8 +18,8 @@ from torch import Tensor
 from volmin import methods, networks
 from volmin._typing import AnyArray, Array
 from volmin.data.dataset import standardize
-from volmin.data.images.folder import decode
-from volmin.data.tables.encoder import TableEncoder, read_table
+from volmin.data.images import decode
+from volmin.data.tables import TableEncoder, read_table
 from volmin.exceptions import DataError
 from volmin.io.sealed import read_sealed_json
 from volmin.methods.base import Method
