@@ -76,17 +76,17 @@ def test_mutated_files_raise_the_errors_of_the_package(kind):
     assert not found.failures
 
 
-@pytest.mark.parametrize("name", inputs.DOORS)
+@pytest.mark.parametrize("name", inputs.TARGETS)
 def test_bad_input_ends_in_a_result_or_a_clear_error(name):
-    examples = 15 if inputs.DOORS[name].share == 1 else 3 if inputs.DOORS[name].share > 0.1 else 1
-    assert not inputs.try_door(name, examples, seed=3).failures
+    examples = 15 if inputs.TARGETS[name].share == 1 else 3 if inputs.TARGETS[name].share > 0.1 else 1
+    assert not inputs.try_target(name, examples, seed=3).failures
 
 
-def test_every_public_function_of_the_rooms_is_a_door():
-    known = {f"{door.function.__module__}.{door.function.__name__}" for door in inputs.DOORS.values()}
-    doors = {name.removeprefix("volmin.") for name in known} | set(inputs.DOORS)
-    doors |= {f"estimation.{name}" for name in doors}
-    assert inputs.public_functions() - doors - inputs.INNER == set()
+def test_every_public_function_is_tried_with_bad_input():
+    known = {f"{target.function.__module__}.{target.function.__name__}" for target in inputs.TARGETS.values()}
+    tried = {name.removeprefix("volmin.") for name in known} | set(inputs.TARGETS)
+    tried |= {f"estimation.{name}" for name in tried}
+    assert inputs.public_functions() - tried - inputs.INNER == set()
 
 
 @pytest.mark.slow
