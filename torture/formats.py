@@ -29,7 +29,7 @@ from volmin.data.sources import clothing1m
 from volmin.data.sources.cifar import Layout, load_cifar
 from volmin.data.sources.idx import read_parts
 from volmin.data.tables import TableEncoder, load_table
-from volmin.experiments import grid, run, spec
+from volmin.experiments import run, spec, status
 from volmin.experiments.records import read_records, write_records
 from volmin.io.arrays import read_array
 from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes, write_sealed_json
@@ -188,7 +188,7 @@ def _unfinished(folder: Path) -> None:
 
 
 def _stand(folder: Path) -> None:
-    _ = grid.standing(_UNFINISHED, folder).remark
+    _ = status.read_status(_UNFINISHED, folder).remark
 
 
 def _method() -> Any:

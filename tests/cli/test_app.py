@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import warnings
+from typing import Any
 
 import pytest
 import typer
@@ -230,7 +231,8 @@ COMMANDS = ("demo", "audit", "train", "reproduce", "report", "list")
 def test_help_has_an_example_and_complete_phrases(command, name):
     shown = command(name, "--help").out
     assert "Example: volmin" in shown
-    helps = [parameter.help for parameter in typer.main.get_command(app).commands[name].params]
+    group: Any = typer.main.get_command(app)
+    helps = [parameter.help for parameter in group.commands[name].params]
     assert len(helps) > 0
     for text in helps:
         assert text[0].isupper() or text[0] == "(", text

@@ -36,11 +36,11 @@ def test_only_long_tasks_are_shown(monkeypatch, step, lines):
 
 def test_task_that_fails_leaves_no_bar(monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", Clock(3.0))
-    console = Console(file=io.StringIO(), force_terminal=True)
-    report = TaskProgress(console)
+    shown = io.StringIO()
+    report = TaskProgress(Console(file=shown, force_terminal=True))
     with pytest.raises(ZeroDivisionError), report:
         list(tracked((1 / (1 - i) for i in range(5)), "counting", 5, report))
-    assert "counting" in console.file.getvalue()
+    assert "counting" in shown.getvalue()
     assert report.bar is None
 
 

@@ -8,7 +8,7 @@ from volmin import load_dataset, noise
 from volmin.data import DataError, ImageFiles
 from volmin.exceptions import InputError
 from volmin.experiments import run, spec
-from volmin.experiments.source import Source
+from volmin.experiments.source import DataSource
 
 TRAIN, TEST = 200, 42
 
@@ -45,9 +45,8 @@ def test_official_layout_is_read(root, tmp_path, make_clothing1m):
 
 
 @pytest.mark.filterwarnings("ignore:The estimated T is nearly singular")
-@pytest.mark.slow
 def test_interrupted_training_resumes_to_the_same_bits(root, tmp_path):
-    source = Source("clothing1m", root)
+    source = DataSource("clothing1m", root)
     assert source.check_noise(None) == "none"
     chosen = spec.resolve("clothing1m", "none", "volminnet", preset="fast", epochs=3)
     chosen = replace(chosen, image_side=16)
@@ -60,14 +59,14 @@ def test_interrupted_training_resumes_to_the_same_bits(root, tmp_path):
             raise Killed
 
     with pytest.warns(UserWarning, match="cannot be read"):
-        result = run.run(run.set_up(chosen, root, source.dataset), tmp_path / "whole")
+        result = run.run(run.set_up(chosen, root, source.load()), tmp_path / "whole")
     assert result["test_labels"] == "clean"
     assert result["unreadable_images"] == 3
     assert result["transition_error"] is not None, "images with both labels give the true T"
     with pytest.warns(UserWarning, match="cannot be read"), pytest.raises(Killed):
-        run.run(run.set_up(chosen, root, source.dataset), tmp_path / "killed", on_epoch=kill)
+        run.run(run.set_up(chosen, root, source.load()), tmp_path / "killed", on_epoch=kill)
     with pytest.warns(UserWarning, match="cannot be read"):
-        run.run(run.set_up(chosen, root, source.dataset), tmp_path / "killed")
+        run.run(run.set_up(chosen, root, source.load()), tmp_path / "killed")
     whole, killed = (chosen.folder(tmp_path / name) for name in ("whole", "killed"))
     assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
     assert json.loads((whole / "spec.json").read_text())["image_side"] == 16

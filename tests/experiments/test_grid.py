@@ -29,7 +29,7 @@ def specs(epochs=3):
 
 
 def results(out):
-    found = {path.parent.name: read_result(path.parent) for path in out.glob("*/result.json")}
+    found = {path.parent.name: read_result(path.parent) or {} for path in out.glob("*/result.json")}
     return {name: {k: v for k, v in result.items() if k not in VARIABLE} for name, result in found.items()}
 
 
@@ -304,7 +304,7 @@ def test_grid_waits_for_another_process_that_works_on_one_of_its_runs(one_by_one
 
 def test_bad_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match="Unknown backend 'slurm'. Choose one of: loky, dask, ray"):
-        grid.run_grid(specs(), tmp_path, backend="slurm")
+        grid.run_grid(specs(), tmp_path, backend="slurm")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="jobs must be at least 1"):
         grid.run_grid(specs(), tmp_path, jobs=0)
     with pytest.raises(ValueError, match="Unknown noise 'swap:0.3'"):

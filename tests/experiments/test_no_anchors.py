@@ -30,7 +30,7 @@ def test_most_certain_rows_of_each_class_are_removed():
     part = Part(torch.arange(10), y)
     scores = np.array([0, 9, 1, 8, 2, 7, 3, 6, 4, 5.0])
     kept = without_anchors(part, scores, 0.4)
-    assert kept.x.tolist() == [0, 2, 4, 5, 7, 9]
+    assert kept.tensor.tolist() == [0, 2, 4, 5, 7, 9]
     assert kept.y.tolist() == [0, 0, 0, 1, 1, 1]
 
 
@@ -63,8 +63,8 @@ def test_digits_without_anchors_keep_the_least_certain_rows(digits, cache):
     for label in range(10):
         of_class = scores[digits.train.y == label]
         limit = np.sort(of_class)[(reduced.train.y == label).sum() - 1]
-        kept = digits.train.x[torch.from_numpy(digits.train.y == label)][torch.from_numpy(of_class <= limit)]
-        assert torch.equal(kept, reduced.train.x[torch.from_numpy(reduced.train.y == label)])
+        kept = digits.train.tensor[torch.from_numpy(digits.train.y == label)][torch.from_numpy(of_class <= limit)]
+        assert torch.equal(kept, reduced.train.tensor[torch.from_numpy(reduced.train.y == label)])
 
 
 def test_scores_are_computed_once(digits, cache, monkeypatch):
@@ -83,10 +83,11 @@ def test_run_without_anchors(digits, cache, tmp_path):
     assert chosen.recipe == spec.resolve("digits", "pair:0.2", "cross_entropy", epochs=1).recipe
     experiment = run.set_up(chosen)
     kept = round(0.6 * len(digits.train))
-    assert len(experiment.train.y) == int(0.9 * kept)
-    assert len(experiment.validation.y) == kept - int(0.9 * kept)
-    rows = {tuple(row) for row in torch.cat([experiment.train.x, experiment.validation.x]).tolist()}
-    reduced = {tuple(row) for row in load_without_anchors("digits").train.x.tolist()}
+    train, validation = (torch.cat([batch.x for batch in part]) for part in (experiment.train, experiment.validation))
+    assert len(train) == int(0.9 * kept)
+    assert len(validation) == kept - int(0.9 * kept)
+    rows = {tuple(row) for row in torch.cat([train, validation]).tolist()}
+    reduced = {tuple(row) for row in load_without_anchors("digits").train.tensor.tolist()}
     assert rows == reduced, "validation rows are also from the reduced set"
     run.run(experiment, tmp_path)
     folder = chosen.folder(tmp_path)

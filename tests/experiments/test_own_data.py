@@ -94,6 +94,7 @@ def test_finished_run_predicts_new_rows(table, finished):
     _, folder = finished
     trained = load_run(folder)
     assert trained.classes == ("left", "right", "up")
+    assert trained.transition is not None
     assert np.allclose(trained.transition, np.load(folder / "transition.npy"))
     frame = pl.read_csv(table)
     truth = frame["truth"].to_numpy()
@@ -116,7 +117,7 @@ def test_finished_run_predicts_new_rows(table, finished):
 def test_loaded_classifier_has_the_recorded_accuracy(table, finished):
     result, folder = finished
     data = DataSource(str(table), label="given", clean="truth").load()
-    predicted = load_run(folder).predict(data.test.x)
+    predicted = load_run(folder).predict(data.test.tensor)
     assert np.mean(predicted == np.array(data.classes)[data.test.y]) == pytest.approx(result["accuracy"])
 
 
@@ -181,10 +182,11 @@ def test_true_T_is_measured_for_labels_from_a_file(tmp_path, digits):
     chosen = resolve(source, epochs=3)
     assert chosen.folder(tmp_path).name.startswith("digits-worse_label-volminnet-s1-")
     experiment = run.set_up(chosen, dataset=source.load())
+    assert experiment.T is not None
     assert np.allclose(experiment.T, noise.measured(noisy, digits.train.y, 10))
-    trained_on = experiment.train.y.numpy()
-    rows = run.set_up(spec.resolve("digits", "clean", "volminnet"), dataset=digits).train.y.numpy()
-    assert np.mean(trained_on == rows) == pytest.approx(0.65, abs=0.03)
+    clean = run.set_up(spec.resolve("digits", "clean", "volminnet"), dataset=digits)
+    trained_on, truth = (torch.cat([batch.y for batch in part.train]) for part in (experiment, clean))
+    assert (trained_on == truth).double().mean().item() == pytest.approx(0.65, abs=0.03)
     result = run.run(experiment, tmp_path / "runs")
     estimate = np.load(chosen.folder(tmp_path / "runs") / "transition.npy")
     assert result["transition_error"] == pytest.approx(transition_error(experiment.T, estimate))

@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import load_file
 
 from volmin import networks, noise, transition_error
-from volmin.data import Dataset, Part
+from volmin.data import Dataset, Part, TensorLoader
 from volmin.exceptions import DamagedFileError, InputError
 from volmin.experiments import acceleration, presets, provenance, run, spec
 from volmin.experiments.folder import read_result, tidy
@@ -195,6 +195,7 @@ def test_run_on_augmented_images_is_resumed_to_the_same_bits(photographs, tmp_pa
             raise KeyboardInterrupt
 
     experiment = run.set_up(chosen, dataset=photographs)
+    assert isinstance(experiment.train, TensorLoader)
     assert experiment.train.x.dtype == torch.uint8
     with pytest.raises(KeyboardInterrupt):
         run.run(experiment, tmp_path / "broken", on_epoch=interrupt)
@@ -275,7 +276,7 @@ def test_noise_rate_uses_a_sample_of_the_inputs(digits, monkeypatch):
     whole = run._noise_rate(experiment)
     monkeypatch.setattr(run, "_ENOUGH_FOR_PRIORS", 100)
     assert run._noise_rate(experiment) == pytest.approx(whole)
-    assert seen[0] == len(experiment.train.y) > 1000
+    assert seen[0] == sum(len(batch.y) for batch in experiment.train) > 1000
     assert 80 <= seen[1] <= 100
 
 

@@ -73,10 +73,14 @@ def test_settings_that_only_change_rounding_count(setting):
     assert tables.build_table(STUDY, [other]).is_empty
 
 
+def printed(view):
+    text = io.StringIO()
+    Console(width=80, file=text, color_system=None).print(view)
+    return text.getvalue()
+
+
 def test_terminal_shows_our_number_above_the_papers(table):
-    console = Console(width=80, file=io.StringIO(), color_system=None)
-    console.print(result_table(table, "mnist"))
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    lines = [line.rstrip() for line in printed(result_table(table, "mnist")).splitlines()]
     assert lines == [
         "mnist         sym:0.2      pair:0.45",
         "Forward     98.61 (1)      75.00 (1)",
@@ -97,9 +101,7 @@ def test_full_table_fits_80_characters(name, warned):
         )
         for spec in study.specs()
     ]
-    console = Console(width=80, file=io.StringIO(), color_system=None)
-    console.print(result_table(tables.build_table(study, records), study.datasets[0]))
-    text = console.file.getvalue()
+    text = printed(result_table(tables.build_table(study, records), study.datasets[0]))
     assert "…" not in text
     assert text.count("±") == text.count("(5)") == len(study.rows) * len(study.noises)
     assert text.count("†(5)") == warned * text.count("(5)")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from volmin import Audit
     from volmin._typing import AnyArray
     from volmin.data.tables import LabelledTable
+    from volmin.progress import Progress
 
 
 def audit(
@@ -74,12 +75,24 @@ def audit(
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
+    from volmin import auditing
+    from volmin.cli.progress import TaskProgress
     from volmin.io.arrays import read_array
 
-    source = _load(table, label, images=images, clean=clean, ignore=ignore or ())
-    if features is not None:
-        source = replace(source, features=read_array(features))
-    found = _audit(source, None if probs is None else read_array(probs), model, seed, threads)
+    with TaskProgress() as progress:
+        source = _load(table, label, images=images, clean=clean, ignore=ignore or (), progress=progress)
+        if features is not None:
+            source = replace(source, features=read_array(features))
+        given = None if probs is None else read_array(probs)
+        found = auditing.audit(
+            source.labels,
+            probs=given,
+            features=None if given is not None else source.features,
+            model=model,
+            random_state=seed,
+            threads=threads,
+            progress=progress,
+        )
     command = shlex.join(["volmin", *sys.argv[1:]])
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
     _show_and_save(found, source, label, fdr, out or Path("audit"))
@@ -97,11 +110,13 @@ class AuditInput:
     clean: AnyArray | None = None
 
 
-def _load(path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str]) -> AuditInput:
+def _load(
+    path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str], progress: Progress
+) -> AuditInput:
     from volmin.data.images import load_images
 
     if path.is_dir() or images:
-        found = load_images(path, label, clean=clean)
+        found = load_images(path, label, clean=clean, progress=progress)
         root = path if path.is_dir() else path.parent
         names = [str(file.relative_to(root)) for file in found.paths]
         known = None if found.clean is None else found.clean.to_numpy()
@@ -120,28 +135,14 @@ def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTabl
     return load_table(path, label, ignore=ignore)
 
 
-def _audit(source: AuditInput, probs: AnyArray | None, model: str | None, seed: int, threads: int) -> Audit:
-    from volmin.auditing import audit
-
-    return audit(
-        source.labels,
-        probs=probs,
-        features=None if probs is not None else source.features,
-        model=model,
-        random_state=seed,
-        threads=threads,
-        verbose=True,
-    )
-
-
 def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float, out: Path) -> None:
-    from volmin.auditing import text as words
+    from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
     from volmin.formatting import duration
 
     say(found.summary(fdr))
     if source.clean is not None:
-        known = words.check_summary(found.check(source.clean, fdr))
+        known = check_summary(found.check(source.clean, fdr))
         found = replace(found, provenance=found.provenance | {"known": known})
         say(known)
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)

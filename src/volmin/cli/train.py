@@ -82,29 +82,38 @@ def train(
 
     A finished run is not repeated; an interrupted one is resumed by the same command.
     """
+    from volmin.cli.progress import TaskProgress
     from volmin.experiments import spec
     from volmin.experiments.source import DataSource
 
-    columns = tuple(ignore or ())
-    source = DataSource(
-        dataset, data_dir, label=label, clean=clean, ignore=columns, labels=labels, images=images, size=size
-    )
-    chosen = spec.resolve(
-        source.kind,
-        source.check_noise(noise),
-        method,
-        seed=seed,
-        preset=preset,
-        network=network,
-        epochs=epochs,
-        options=dict(_parse_option(text) for text in option or []),
-        devices=devices,
-        threads=threads,
-        data=source.identity(),
-        rows=source.rows,
-        accelerated=accelerate,
-    )
-    _train(chosen, source, out)
+    with TaskProgress() as preparing:
+        source = DataSource(
+            dataset,
+            data_dir,
+            label=label,
+            clean=clean,
+            ignore=tuple(ignore or ()),
+            labels=labels,
+            images=images,
+            size=size,
+            progress=preparing,
+        )
+        chosen = spec.resolve(
+            source.kind,
+            source.check_noise(noise),
+            method,
+            seed=seed,
+            preset=preset,
+            network=network,
+            epochs=epochs,
+            options=dict(_parse_option(text) for text in option or []),
+            devices=devices,
+            threads=threads,
+            data=source.identity(),
+            rows=source.rows,
+            accelerated=accelerate,
+        )
+        _train(chosen, source, out)
 
 
 def _parse_option(text: str) -> tuple[str, Any]:
@@ -119,7 +128,7 @@ def _parse_option(text: str) -> tuple[str, Any]:
 
 
 def _train(spec: RunSpec, source: DataSource, out: Path) -> None:
-    from volmin.cli.progress import EpochProgress, TaskProgress
+    from volmin.cli.progress import EpochProgress
     from volmin.cli.terminal import say
     from volmin.experiments.folder import read_result, tidy
     from volmin.experiments.run import run, set_up
@@ -133,9 +142,7 @@ def _train(spec: RunSpec, source: DataSource, out: Path) -> None:
         for text in result.get("warnings", ()):
             say(f"warning: {text}")
     else:
-        with TaskProgress() as preparing:
-            dataset = source.load(accelerated=spec.accelerated, progress=preparing)
-            experiment = set_up(spec, source.data_dir, dataset)
+        experiment = set_up(spec, source.data_dir, source.load(accelerated=spec.accelerated))
         fabric = launch(spec.devices)
         with lost_processes_reported(fabric), EpochProgress(title, experiment.epochs) as progress:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)

@@ -41,7 +41,7 @@ class Demo:
     def write(self, out: Path) -> Path:
         """Write ``report.html`` and ``demo.json``, and return the path of the report."""
         report = out / "report.html"
-        story = RunPage(
+        page = RunPage(
             title="35 % of the labels were wrong",
             dataset="Handwritten digits",
             noise=NOISE,
@@ -52,7 +52,7 @@ class Demo:
             histories=self.histories,
             command=f"volmin demo --seed {self.seed}",
         )
-        write_run_report(report, story)
+        write_run_report(report, page)
         figures = {
             "accuracy": self.results[METHOD]["accuracy"],
             "baseline_accuracy": self.results[BASELINE]["accuracy"],

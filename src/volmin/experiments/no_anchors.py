@@ -50,12 +50,12 @@ def load_without_anchors(
         name: Name of the whole data set, one of ``REMOVED``; that of the result ends in ``/NA``.
         data_dir: Folder with the official files; by default they are downloaded once.
         accelerated: Whether to train an accelerated network; None: where one is available.
-        progress: Callback for the training.
+        progress: Callback for downloads and for the training.
     """
     if name not in REMOVED:
         choices = ", ".join(f"{known}{NO_ANCHORS}" for known in REMOVED)
         raise InputError(f"Unknown data set {name + NO_ANCHORS!r}. Choose one of: {choices}.")
-    dataset = data.load_dataset(name, data_dir)
+    dataset = data.load_dataset(name, data_dir, progress=progress)
     scores = clean_scores(dataset, accelerated=accelerated, progress=progress)
     return replace(dataset, name=f"{name}{NO_ANCHORS}", train=without_anchors(dataset.train, scores, REMOVED[name]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ def load_named(
         name: Name of a data set, followed by ``/NA`` for the version without likely anchor points.
         data_dir: Folder with the official files; by default they are downloaded once.
         accelerated: Whether the network that scores a ``/NA`` set may be an accelerated one.
-        progress: Callback for the training of that network.
+        progress: Callback for downloads and for the training of that network.
     """
     whole = name.removesuffix(NO_ANCHORS)
     if whole == name:
-        return data.load_dataset(name, data_dir)
+        return data.load_dataset(name, data_dir, progress=progress)
     return load_without_anchors(whole, data_dir, accelerated=None if accelerated else False, progress=progress)
 
 
@@ -58,6 +58,8 @@ class DataSource:
     """Whether a table lists image files to learn from."""
     size: int | None = None
     """Side in pixels to which the user's own images are resized."""
+    progress: Progress | None = field(default=None, compare=False, repr=False)
+    """Callback for downloading, decoding and preparing the data."""
 
     def __post_init__(self) -> None:
         if self.path is not None and self.labels:
@@ -87,17 +89,23 @@ class DataSource:
         """The number of training rows of the user's own data, on which their recipe depends."""
         return None if self.path is None else len(self._local.train)
 
-    def load(self, *, accelerated: bool = False, progress: Progress | None = None) -> Dataset:
-        """The data, with the labels from a file if there is one; the arguments are those of ``load_named``."""
+    def load(self, *, accelerated: bool = False) -> Dataset:
+        """The data, with the labels from a file if there is one; ``accelerated`` as in ``load_named``."""
         if self.path is not None:
             return self._local
-        found = load_named(self.name, self.data_dir, accelerated=accelerated, progress=progress)
+        found = load_named(self.name, self.data_dir, accelerated=accelerated, progress=self.progress)
         return found if self.labels is None else _with_labels(found, self.labels)
 
     @cached_property
     def _local(self) -> Dataset:
         return data.load_dataset(
-            self.name, label=self.label, clean=self.clean, ignore=self.ignore, images=self.images, size=self.size
+            self.name,
+            label=self.label,
+            clean=self.clean,
+            ignore=self.ignore,
+            images=self.images,
+            size=self.size,
+            progress=self.progress,
         )
 
     def check_noise(self, noise: str | None) -> str:
