@@ -144,6 +144,7 @@ def test_warning_is_one_line_that_cannot_control_the_terminal(command):
 
 
 @pytest.mark.filterwarnings("ignore::volmin.transition.DegenerateTransitionWarning")  # after one epoch
+@pytest.mark.slow
 def test_training_on_a_miniature_of_clothing1m(command, tmp_path, make_clothing1m):
     make_clothing1m(tmp_path)
     with pytest.warns(UserWarning, match="images cannot be read and are left out"):

@@ -29,6 +29,7 @@ def write_table(tmp_path, text, encoding="utf-8", name="people.csv"):
     return path
 
 
+@pytest.mark.slow
 def test_audit_and_correction_of_a_table(command, table, mislabelled, tmp_path):
     out = tmp_path / "audit"
     audit = ("audit", table, "--label", "label")
@@ -103,6 +104,7 @@ def test_given_probabilities_and_a_table_without_features(command, mislabelled, 
     assert mislabelled.wrong[flagged].sum() >= 0.85 * mislabelled.wrong.sum()
 
 
+@pytest.mark.slow
 def test_folder_of_images(command, mislabelled, tmp_path):
     root, some = tmp_path / "photos", np.arange(600)
     for row, picture, label in zip(some, mislabelled.pixels(), mislabelled.labels, strict=False):
@@ -123,6 +125,7 @@ def test_folder_of_images(command, mislabelled, tmp_path):
     assert len(list((tmp_path / "photos-corrected").rglob("*-was-*.png"))) == len(issues)
 
 
+@pytest.mark.slow
 def test_table_of_images_with_true_labels(command, mislabelled, tmp_path):
     rows = ["file,given,truth"]
     for row, picture, label, true in zip(
