@@ -21,6 +21,7 @@ print(hashlib.sha256(weights).hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_cached_code_gives_the_same_bits_as_newly_compiled_code(tmp_path: Path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", TRAINING]

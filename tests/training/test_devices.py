@@ -64,6 +64,7 @@ def test_missing_gpu_is_rejected():
         OneDevice("gpu")
 
 
+@pytest.mark.slow
 def test_training_on_one_device_imports_neither_fabric_nor_matplotlib():
     heavy = ("lightning_fabric", "matplotlib", "scipy.optimize", "sklearn")
     modules = "volmin.experiments.run, volmin.cli.progress, volmin.cli.terminal"
