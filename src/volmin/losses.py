@@ -119,13 +119,7 @@ def generalized_cross_entropy(log_prob: Tensor, q: float) -> Tensor:
 
 def total_variation(probs: Tensor, others: Tensor) -> Tensor:
     """Half the L1 distance of distributions, (..., C) to (...)."""
-    check_tensor(probs, "probs")
-    check_tensor(others, "others")
-    if probs.shape[-1:] != others.shape[-1:]:
-        raise InputError(
-            f"probs and others must have as many classes, but have shapes {tuple(probs.shape)} and "
-            f"{tuple(others.shape)}."
-        )
+    _check_broadcast(probs, others, "probs", "others")
     return 0.5 * (probs - others).abs().sum(-1)
 
 
@@ -165,6 +159,7 @@ def curriculum_weights(name: Curriculum, losses: Tensor, excess: Tensor, done: f
 
 def weighted_mean(losses: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
     """``sum w l / sum w``, with a divisor of at least ``least``."""
+    _check_broadcast(losses, weights, "losses", "weights")
     return (weights * losses).sum() / weights.sum().clamp_min(least)
 
 
@@ -177,3 +172,14 @@ def _label_rows(T: Tensor, y: Tensor) -> Tensor:
         return F.embedding(y, T)
     except IndexError:
         raise_label_range(y, len(T))
+
+
+def _check_broadcast(first: Tensor, second: Tensor, name: str, other: str) -> None:
+    """Require two floating-point tensors whose shapes broadcast."""
+    check_tensor(first, name)
+    check_tensor(second, other)
+    sizes = zip(reversed(first.shape), reversed(second.shape), strict=False)
+    if not all(a == b or 1 in (a, b) for a, b in sizes):
+        raise InputError(
+            f"The shapes of {name} {tuple(first.shape)} and {other} {tuple(second.shape)} do not fit each other."
+        )
