@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --durations=10
 QUICK := -m "not slow and not cluster"
 HEAVY := -m "slow or cluster"
 # COVERAGE=1 collects coverage over several runs; `make coverage` reports it and holds the floor of pyproject.toml.
-COV = $(if $(COVERAGE),--cov --cov-append --cov-report=)
+COV = $(if $(COVERAGE),--cov --cov-append --cov-report= --cov-fail-under=0)
 
 .PHONY: demo test test-heavy test-all test-lowest coverage endure lint docs bench torture clean
 
