@@ -96,7 +96,7 @@ def test_user_network_on_images():
     y = noise.corrupt(clean, noise.symmetric(2, 0.2), 0)
     net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))
     before = [p.detach().clone() for p in net.parameters()]
-    classifier = NoisyLabelClassifier(network=net, epochs=40, lr=0.01, random_state=1).fit(X, y)
+    classifier = NoisyLabelClassifier(network=net, epochs=15, lr=0.01, random_state=1).fit(X, y)
     assert (classifier.predict(X) == clean).mean() > 0.95
     assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True)), (
         "the user's network is unchanged"
