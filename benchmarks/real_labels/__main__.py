@@ -1,0 +1,89 @@
+"""Run the benchmark, print its table and write its record."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.real_labels import record, sets
+from benchmarks.real_labels.measures import agreement, measures
+from benchmarks.real_labels.sets import LabelSet
+from benchmarks.real_labels.tools import findings
+from rich.console import Console
+from rich.table import Table
+
+from volmin.auditing.audit import versions
+from volmin.io.atomic import read_json, write_json
+
+
+def measure(name: str, labels: LabelSet, seed: int) -> list[dict[str, Any]]:
+    """The measures of all tools on one set."""
+    probs = labels.posteriors(seed)
+    about = {
+        "set": name,
+        "seed": seed,
+        "rows": len(labels.given),
+        "classes": labels.num_classes,
+        "agreement": agreement(probs, labels.given),
+    }
+    return [
+        {**about, "tool": tool, **measures(found, labels.given, labels.clean)}
+        for tool, found in findings(labels, probs, seed).items()
+    ]
+
+
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print the table and, for each tool, how often its ranges contain the truth."""
+    table = Table(box=None, pad_edge=False)
+    for number, name in enumerate(record.COLUMNS):
+        table.add_column(name, justify="left" if number < 2 else "right", no_wrap=True)
+    for line in record.cells(rows):
+        table.add_row(*line)
+    console.print(table)
+    for tool in dict.fromkeys(row["tool"] for row in rows):
+        console.print(record.summary(rows, tool))
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the record; rows of sets that were not run are kept from an earlier one."""
+    run = {row["set"] for row in rows}
+    earlier = [row for row in read_json(path)["rows"] if row["set"] not in run] if path.exists() else []
+    order = list(sets.SETS)
+    every = sorted(earlier + rows, key=lambda row: order.index(row["set"]))
+    about = {"date": date.today().isoformat(), "versions": versions() | {"cleanlab": version("cleanlab")}}
+    write_json(path, about | {"rows": every})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_labels", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("real-noise"), help="folder of the files of real noise")
+    parser.add_argument("--sets", nargs="+", default=[], metavar="NAME", help="names of sets, or how they begin")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds of folds and models (wine: at least 10)")
+    parser.add_argument("--quick", action="store_true", help=f"{sets.QUICK_ROWS:,} rows of each set, one seed")
+    parser.add_argument("--json", type=Path, help="file for the record; sets that are not run are kept in it")
+    options = parser.parse_args()
+    console = Console(highlight=False, soft_wrap=True)
+    warnings.simplefilter("ignore")
+    rows: list[dict[str, Any]] = []
+    for name in sets.chosen(options.sets):
+        try:
+            labels = sets.SETS[name](options.data_dir)
+        except FileNotFoundError as missing:
+            console.print(f"{name}: {missing.filename or missing} not found, skipped")
+            continue
+        labels = labels.sample(sets.QUICK_ROWS) if options.quick else labels
+        seeds = 1 if options.quick else max(options.seeds, sets.FEWEST_SEEDS.get(name, 1))
+        rows += [row for seed in range(seeds) for row in measure(name, labels, seed)]
+        console.print(f"{name}: done")
+        if options.json:
+            write(options.json, rows)
+    if rows:
+        show(rows, console)
+
+
+if __name__ == "__main__":
+    main()

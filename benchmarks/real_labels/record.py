@@ -1,0 +1,132 @@
+"""The record of the benchmark, its means over seeds, and its table as text cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+"""Measures of one set, tool and seed, or their means over seeds."""
+
+
+def means(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One row per set and tool: means over the seeds for which a measure is defined, and counts of hits."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["set"], row["tool"]), []).append(row)
+    return [_mean(group) for group in groups.values()]
+
+
+def _mean(group: Sequence[Row]) -> dict[str, Any]:
+    first = group[0]
+    skipped = ("set", "tool", "seed", "hit")
+    averaged: dict[str, Any] = {name: _average(row[name] for row in group) for name in first if name not in skipped}
+    stated = [row["hit"] for row in group if row["hit"] is not None]
+    rates = [row["noise_rate"] for row in group]
+    return averaged | {
+        "set": first["set"],
+        "tool": first["tool"],
+        "runs": len(group),
+        "stated": len(stated),
+        "hits": sum(stated),
+        "lowest_rate": min(rates),
+        "highest_rate": max(rates),
+    }
+
+
+def _average(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def summary(rows: Sequence[Row], tool: str) -> str:
+    """How often the stated ranges of a tool contain the true noise rate, and how wide they are."""
+    stated = [row for row in rows if row["tool"] == tool and row["hit"] is not None]
+    if not stated:
+        return f"{tool}: states no range."
+    width = sum(row["high"] - row["low"] for row in stated) / len(stated)
+    hits = sum(row["hit"] for row in stated)
+    contains = f"the stated range contains the true noise rate in {hits} of {len(stated)} runs"
+    return f"{tool}: {contains}; mean width {width:.3f}."
+
+
+def _number(name: str, digits: int = 3) -> Callable[[Row], str]:
+    return lambda row: "" if row[name] is None else f"{row[name]:.{digits}f}"
+
+
+def _count(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:,.0f}"
+
+
+def _rate(row: Row) -> str:
+    if row["runs"] == 1:
+        return f"{row['noise_rate']:.3f}"
+    return f"{row['noise_rate']:.3f} ({row['lowest_rate']:.3f} to {row['highest_rate']:.3f})"
+
+
+def _range(row: Row) -> str:
+    return "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
+
+
+def _hit(row: Row) -> str:
+    if not row["stated"]:
+        return ""
+    if row["runs"] == 1:
+        return "hit" if row["hits"] else "miss"
+    return f"{row['hits']} of {row['stated']}"
+
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "set": lambda row: row["set"],
+    "tool": lambda row: row["tool"],
+    "AUROC": _number("auroc"),
+    "AP": _number("average_precision"),
+    "flagged": _count("flagged"),
+    "precision": _number("precision"),
+    "recall": _number("recall"),
+    "F1": _number("f1"),
+    "FDR": _number("fdr"),
+    "stated FDR": _number("expected_fdr"),
+    "true noise": _number("true_noise_rate"),
+    "noise rate": _rate,
+    "stated range": _range,
+    "range": _hit,
+    "T error": _number("transition_error"),
+    "seconds": _number("seconds", 1),
+}
+"""The columns of the table, as functions of a row of means."""
+
+
+def cells(rows: Sequence[Row]) -> list[list[str]]:
+    """The table's cells, a list per line; the name of a set only in the first of its lines."""
+    lines = [[column(row) for column in COLUMNS.values()] for row in means(rows)]
+    return [["", *line[1:]] if place and line[0] == lines[place - 1][0] else line for place, line in enumerate(lines)]
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """The tables of the record for the documentation, by kind of set, after a sentence about each tool."""
+    rows, versions = record["rows"], record["versions"]
+    tools = dict.fromkeys(row["tool"] for row in rows)
+    parts = [
+        f"Recorded on {record['date']} with volmin {versions['volmin']} and cleanlab {versions['cleanlab']}.\n",
+        *(f"- {summary(rows, tool)}" for tool in tools),
+        "",
+    ]
+    for kind, title in KINDS.items():
+        if own := [row for row in rows if row["set"].startswith(kind)]:
+            parts += [f"### {title}\n", _table([{**row, "set": row["set"].removeprefix(kind)} for row in own])]
+    return "\n".join(parts)
+
+
+KINDS = {
+    "posteriors-": "Given posteriors of networks",
+    "embeddings-": "Embeddings of images",
+    "text-": "Texts",
+    "made-": "Simulated sets",
+}
+"""First parts of the names of sets, and titles of their tables."""
+
+
+def _table(rows: Sequence[Row]) -> str:
+    head = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "--:|" * (len(COLUMNS) - 2)]
+    return "\n".join(head + ["| " + " | ".join(line) + " |" for line in cells(rows)]) + "\n"

@@ -1,0 +1,86 @@
+"""The compared tools, with their default settings."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from benchmarks.real_labels.sets import LabelSet
+
+import volmin
+from volmin._typing import Array, Labels
+from volmin.auditing.text import noise_rate_bracket
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a tool states about the labels of a set.
+
+    Attributes:
+        quality: (N,) scores by which labels are ranked, the most suspicious lowest.
+        flagged: Rows of the flagged labels.
+        noise_rate: Estimated share of wrong labels.
+        transition: (C, C) estimated T.
+        seconds: Time of the computation.
+        noise_range: Stated interval or range of the noise rate; None if the tool states none.
+        expected_fdr: Stated share of correct labels among the flagged; None if the tool states none.
+    """
+
+    quality: Array
+    flagged: Labels
+    noise_rate: float
+    transition: Array
+    seconds: float
+    noise_range: tuple[float, float] | None = None
+    expected_fdr: float | None = None
+
+
+def volmin_audit(labels: Labels, num_classes: int, seed: int, **given: Any) -> Finding:
+    """An audit by volmin of ``given`` posteriors (``probs``) or features (``features``)."""
+    start = time.perf_counter()
+    found = volmin.audit(labels, classes=np.arange(num_classes), random_state=seed, **given)
+    flagged = found.issues()
+    seconds = time.perf_counter() - start
+    expected = float(found.quality[flagged].mean()) if len(flagged) else None
+    return Finding(found.quality, flagged, found.noise_rate, found.transition, seconds, stated_range(found), expected)
+
+
+def stated_range(found: Any) -> tuple[float, float]:
+    """The range of the noise rate that the audit's summary states."""
+    if hasattr(found, "noise_range"):
+        low, high = found.noise_range
+    elif found.intervals is not None:
+        low, high = found.intervals.noise_rate.low, found.intervals.noise_rate.high
+    else:
+        low, high = noise_rate_bracket(found)
+    return float(low), float(high)
+
+
+def cleanlab_audit(labels: Labels, probs: Array) -> Finding:
+    """An audit by cleanlab: its default filter, quality scores and confident joint."""
+    from cleanlab.count import compute_confident_joint, estimate_joint, estimate_latent
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    start = time.perf_counter()
+    flagged = np.flatnonzero(find_label_issues(labels, probs, n_jobs=1))
+    quality = get_label_quality_scores(labels, probs)
+    confident = np.asarray(compute_confident_joint(labels, probs))
+    joint = estimate_joint(labels, probs, confident_joint=confident)
+    T = estimate_latent(confident, labels)[1]
+    seconds = time.perf_counter() - start
+    return Finding(quality, flagged, float(1 - np.trace(joint)), T, seconds)
+
+
+def findings(labels: LabelSet, probs: Array, seed: int) -> dict[str, Finding]:
+    """The findings of all tools: on the same posteriors, and of volmin's default audit where there are features."""
+    C = labels.num_classes
+    found = {
+        "volmin": volmin_audit(labels.given, C, seed, probs=probs),
+        "cleanlab": cleanlab_audit(labels.given, probs),
+    }
+    if labels.features is not None:
+        found["volmin, features"] = volmin_audit(labels.given, C, seed, features=labels.features)
+    return found
