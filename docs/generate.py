@@ -21,7 +21,8 @@ from volmin.io.atomic import read_json
 from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
 
-sys.path.append(str(Path(__file__).parents[1]))  # torture/ is not part of the package
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks/ and torture/ are not part of the package
+from benchmarks.real_labels import record as real_labels
 from torture import record
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -63,7 +64,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replace the comments that stand for recorded tables and for the public names of a module."""
-    for make in (_tables, _recipe, _speed, _torture, _names):
+    for make in (_tables, _recipe, _speed, _real_labels, _torture, _names):
         mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
             markdown = markdown.replace(mark, make())
@@ -123,6 +124,10 @@ def _speed() -> str:
         rows = "\n".join(f"| {key} | {value:,.2f} |" for key, value in recorded[name].items())
         parts.append(f"### {title}\n\n| | |\n|---|---:|\n{rows}\n")
     return "\n".join(parts)
+
+
+def _real_labels() -> str:
+    return real_labels.markdown(read_json(RESULTS / "real-labels.json"))
 
 
 def _recipe() -> str:

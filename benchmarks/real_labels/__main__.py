@@ -19,6 +19,9 @@ from rich.table import Table
 from volmin.auditing.audit import versions
 from volmin.io.atomic import read_json, write_json
 
+WIDTH = 230
+"""Characters in a line of the table; a narrower terminal wraps it, which keeps every figure."""
+
 
 def measure(name: str, labels: LabelSet, seed: int) -> list[dict[str, Any]]:
     """The measures of all tools on one set."""
@@ -36,16 +39,17 @@ def measure(name: str, labels: LabelSet, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def show(rows: list[dict[str, Any]], console: Console) -> None:
-    """Print the table and, for each tool, how often its ranges contain the truth."""
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table and, for each kind of set, the means of each tool."""
+    console = Console(highlight=False, width=WIDTH)
     table = Table(box=None, pad_edge=False)
     for number, name in enumerate(record.COLUMNS):
         table.add_column(name, justify="left" if number < 2 else "right", no_wrap=True)
     for line in record.cells(rows):
         table.add_row(*line)
     console.print(table)
-    for tool in dict.fromkeys(row["tool"] for row in rows):
-        console.print(record.summary(rows, tool))
+    for title, own in record.by_kind(rows).items():
+        console.print(f"\n{title}", *record.summaries(own), sep="\n")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -66,23 +70,25 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{sets.QUICK_ROWS:,} rows of each set, one seed")
     parser.add_argument("--json", type=Path, help="file for the record; sets that are not run are kept in it")
     options = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
+    names = sets.chosen(options.sets)
+    if not names:
+        parser.error(f"No set begins with {' or '.join(options.sets)}. The sets are: {', '.join(sets.SETS)}.")
     warnings.simplefilter("ignore")
     rows: list[dict[str, Any]] = []
-    for name in sets.chosen(options.sets):
+    for name in names:
         try:
             labels = sets.SETS[name](options.data_dir)
         except FileNotFoundError as missing:
-            console.print(f"{name}: {missing.filename or missing} not found, skipped")
+            print(f"{name}: {missing.filename or missing} not found, skipped")
             continue
         labels = labels.sample(sets.QUICK_ROWS) if options.quick else labels
         seeds = 1 if options.quick else max(options.seeds, sets.FEWEST_SEEDS.get(name, 1))
         rows += [row for seed in range(seeds) for row in measure(name, labels, seed)]
-        console.print(f"{name}: done")
+        print(f"{name}: done", flush=True)
         if options.json:
             write(options.json, rows)
     if rows:
-        show(rows, console)
+        show(rows)
 
 
 if __name__ == "__main__":

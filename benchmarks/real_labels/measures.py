@@ -43,14 +43,17 @@ def ranking(quality: Array, wrong: Mask) -> Measures:
 
 
 def flags(flagged: Labels, wrong: Mask) -> Measures:
-    """Precision, recall and F1 of the flagged rows, and their empirical false-discovery rate."""
+    """Precision, recall and F1 of the flagged rows, and their empirical false-discovery rate.
+
+    Without wrong labels, recall and F1 are undefined.
+    """
     hits, many, total = int(wrong[flagged].sum()), len(flagged), int(wrong.sum())
     return {
         "flagged": many,
         "false_alarms": many - hits,
         "precision": _ratio(hits, many),
         "recall": _ratio(hits, total),
-        "f1": _ratio(2 * hits, many + total),
+        "f1": _ratio(2 * hits, many + total) if total else None,
         "fdr": _ratio(many - hits, many),
     }
 

@@ -39,15 +39,27 @@ def _average(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def summary(rows: Sequence[Row], tool: str) -> str:
-    """How often the stated ranges of a tool contain the true noise rate, and how wide they are."""
-    stated = [row for row in rows if row["tool"] == tool and row["hit"] is not None]
-    if not stated:
-        return f"{tool}: states no range."
-    width = sum(row["high"] - row["low"] for row in stated) / len(stated)
-    hits = sum(row["hit"] for row in stated)
-    contains = f"the stated range contains the true noise rate in {hits} of {len(stated)} runs"
-    return f"{tool}: {contains}; mean width {width:.3f}."
+def summaries(rows: Sequence[Row]) -> list[str]:
+    """For each tool, means over the sets with wrong labels, and how often its ranges contain the true noise rate."""
+    sentences = (_summary([row for row in rows if row["tool"] == tool], tool) for tool in _tools(rows))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _tools(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["tool"] for row in rows))
+
+
+def _summary(rows: Sequence[Row], tool: str) -> str:
+    parts = []
+    if noisy := [row for row in means(rows) if row["auroc"] is not None]:
+        auroc, precision, f1 = (_average(row[name] for row in noisy) for name in ("auroc", "average_precision", "f1"))
+        number = f"{len(noisy)} set{'s' if len(noisy) > 1 else ''}"
+        parts.append(f"mean AUROC {auroc:.3f}, AP {precision:.3f}, F1 {f1:.3f} over {number}")
+    if stated := [row for row in rows if row["hit"] is not None]:
+        width = _average(row["high"] - row["low"] for row in stated)
+        hits = f"{sum(row['hit'] for row in stated)} of {len(stated)} run{'s' if len(stated) > 1 else ''}"
+        parts.append(f"the stated range contains the true noise rate in {hits}, mean width {width:.3f}")
+    return f"{tool}: {'; '.join(parts)}." if parts else ""
 
 
 def _number(name: str, digits: int = 3) -> Callable[[Row], str]:
@@ -103,18 +115,18 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
     return [["", *line[1:]] if place and line[0] == lines[place - 1][0] else line for place, line in enumerate(lines)]
 
 
+def by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by the title of their kind of set."""
+    kinds = {title: [row for row in rows if row["set"].startswith(start)] for start, title in KINDS.items()}
+    return {title: own for title, own in kinds.items() if own}
+
+
 def markdown(record: Mapping[str, Any]) -> str:
-    """The tables of the record for the documentation, by kind of set, after a sentence about each tool."""
-    rows, versions = record["rows"], record["versions"]
-    tools = dict.fromkeys(row["tool"] for row in rows)
-    parts = [
-        f"Recorded on {record['date']} with volmin {versions['volmin']} and cleanlab {versions['cleanlab']}.\n",
-        *(f"- {summary(rows, tool)}" for tool in tools),
-        "",
-    ]
-    for kind, title in KINDS.items():
-        if own := [row for row in rows if row["set"].startswith(kind)]:
-            parts += [f"### {title}\n", _table([{**row, "set": row["set"].removeprefix(kind)} for row in own])]
+    """The record for the documentation: for each kind of set a sentence about each tool, and a table."""
+    versions = record["versions"]
+    parts = [f"Recorded on {record['date']} with volmin {versions['volmin']} and cleanlab {versions['cleanlab']}.\n"]
+    for title, rows in by_kind(record["rows"]).items():
+        parts += [f"### {title}\n", *(f"- {sentence}" for sentence in summaries(rows)), "", _table(rows)]
     return "\n".join(parts)
 
 

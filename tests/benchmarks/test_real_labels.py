@@ -40,7 +40,7 @@ def test_without_flags_precision_is_undefined_and_f1_is_zero():
 
 def test_clean_labels_have_no_ranking_and_no_recall():
     found = measures.measures(finding([2]), CLEAN, CLEAN)
-    assert [found[name] for name in ("auroc", "average_precision", "recall")] == [None, None, None]
+    assert {found[name] for name in ("auroc", "average_precision", "recall", "f1")} == {None}
     assert (found["false_alarms"], found["true_noise_rate"]) == (1, 0)
 
 
@@ -79,9 +79,18 @@ def test_means_ignore_undefined_measures():
     assert (cleanlab["f1"], cleanlab["stated"], cleanlab["low"]) == (1, 0, None)
 
 
-def test_summary_counts_hits_and_averages_widths():
-    assert "in 1 of 2 runs; mean width 0.150" in record.summary(rows(), "volmin")
-    assert record.summary(rows(), "cleanlab") == "cleanlab: states no range."
+def test_summary_averages_over_sets_and_counts_hits_over_runs():
+    volmin, cleanlab = record.summaries(rows())
+    # Ranked by falling row number, row 7 is first and row 3 is fifth.
+    assert volmin.startswith("volmin: mean AUROC 0.750, AP 0.700")
+    assert "F1 0.333 over 1 set;" in volmin
+    assert "in 1 of 2 runs, mean width 0.150" in volmin
+    assert cleanlab.endswith("F1 1.000 over 1 set.")
+
+
+def test_summary_of_clean_labels_has_no_means():
+    clean = {"set": "made-b", "seed": 0, "tool": "cleanlab", **measures.measures(finding([]), CLEAN, CLEAN)}
+    assert record.summaries([clean]) == []
 
 
 def test_markdown_has_a_line_for_each_set_and_tool():
