@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from sklearn.datasets import load_sample_image
 
 from volmin import networks
-from volmin.networks.fast_cnn import PassingConv2d, Whitening
+from volmin.networks.fast_cnn import FastCNN, PassingConv2d, Whitening
 
 
 @pytest.mark.parametrize(("channels", "side", "stem"), [(3, 32, 24), (1, 28, 8), (4, 16, 32)])
@@ -75,3 +75,23 @@ def test_two_networks_start_in_different_places():
 def test_it_starts_undecided():
     torch.manual_seed(0)
     assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.8
+
+
+def test_bfloat16_rounds_features_only():
+    torch.manual_seed(0)
+    half = networks.build("fast_cnn_bf16", (3, 32, 32), 10).eval()
+    exact = FastCNN(10, 3, (32, 128, 128)).eval()
+    exact.load_state_dict(half.state_dict())
+    x = torch.randn(8, 3, 32, 32)
+    features, logits = networks.features_and_logits(half, x)
+    assert logits.dtype == torch.float32
+    assert torch.equal(features, features.bfloat16().float())
+    assert not torch.equal(logits, logits.bfloat16().float())
+    assert 0 < (logits - exact(x)).abs().max() < 0.05 * exact(x).std()
+
+
+def test_bfloat16_networks_keep_weights_and_gradients_in_full_precision():
+    net = networks.build("fast_cnn_bf16", (3, 20, 20), 10)
+    net(torch.randn(8, 3, 20, 20)).square().mean().backward()
+    assert {p.dtype for p in net.parameters()} == {torch.float32}
+    assert {p.grad.dtype for p in net.parameters()} == {torch.float32}

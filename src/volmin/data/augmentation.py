@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -11,30 +11,45 @@ from torch import Tensor
 
 
 class Augmentation(Protocol):
-    """Drawing and applying are apart: an epoch's choices are drawn at once, whichever device then applies them."""
+    """A random change of images.
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, K) choices, a row for each example of an epoch."""
+    Drawing is separate from applying: the choices of an epoch are drawn at once, whichever device applies them.
+    """
+
+    def at(self, epoch: int, done: float) -> Augmentation:
+        """The augmentation of one epoch.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+            done: Share of training that is complete, from 0 to 1.
+        """
+        ...
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """(N, K) choices for the images at ``rows`` (N,) of the training set."""
         ...
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
-        """The batch ``x``, changed by the choices for its rows."""
+        """The images ``x`` (B, ...), changed by the choices (B, K)."""
         ...
 
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Every image is padded with black, cropped to its size at a random place, and mirrored half of the time."""
+    """Pads images with black, crops them to their size at a random place, and mirrors half of them."""
 
     padding: int = 4
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        corner = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
-        mirrored = torch.randint(2, (count, 1), generator=generator)
+    def at(self, epoch: int, done: float) -> CropFlip:
+        return self
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        corner = torch.randint(2 * self.padding + 1, (len(rows), 2), generator=generator)
+        mirrored = torch.randint(2, (len(rows), 1), generator=generator)
         return torch.cat([corner, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
-        """Gives images in the memory format that convolutions on CPUs are fastest with, at no cost."""
+        """The images in channels-last memory format, in which convolutions on CPUs are fastest."""
         height, width = x.shape[2:]
         top, left, mirrored = choices.split(1, dim=1)
         rows = top + torch.arange(height, device=x.device)
@@ -46,19 +61,52 @@ class CropFlip:
 
 
 @dataclass(frozen=True)
-class InnerCropFlip:
-    """Every image is cropped to 7/8 of its sides at a random place (256 to 224), and mirrored half of the time."""
+class ProgressiveCropFlip(CropFlip):
+    """Crops and flips for short trainings: small images first, and each image mirrored in every other epoch.
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        # Where the crop lies as a share of the room there is, in units that suit every size of image.
-        place = torch.randint(_UNITS, (count, 2), generator=generator)
-        mirrored = torch.randint(2, (count, 1), generator=generator)
+    Whole images are shrunk, so that early epochs are cheaper. Mirroring in turn shows both versions of an image equally
+    often, which few random flips do not.
+    """
+
+    scales: tuple[float, ...] = (5 / 8, 13 / 16, 1.0)
+    """Sides of the images relative to their full size, each for an equal share of training."""
+    epoch: int = 0
+    done: float = 1.0
+
+    def at(self, epoch: int, done: float) -> ProgressiveCropFlip:
+        return replace(self, epoch=epoch, done=done)
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        corner = torch.randint(2 * self.padding + 1, (len(rows), 2), generator=generator)
+        first = rows * _HASH >> 16  # its lowest bit decides, and is as good as random
+        return torch.cat([corner, (first[:, None] + self.epoch) % 2], dim=1)
+
+    def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
+        cropped = super().__call__(x, choices)
+        stage = min(int(self.done * len(self.scales)), len(self.scales) - 1)
+        sides = [round(side * self.scales[stage]) for side in x.shape[2:]]
+        if sides == list(x.shape[2:]):
+            return cropped
+        return F.interpolate(cropped, sides, mode="bilinear", antialias=True)
+
+
+@dataclass(frozen=True)
+class InnerCropFlip:
+    """Crops images to 7/8 of their sides at a random place (256 to 224), and mirrors half of them."""
+
+    def at(self, epoch: int, done: float) -> InnerCropFlip:
+        return self
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        # The place is a share of the margin, since the size of the images is not known here.
+        place = torch.randint(_UNITS, (len(rows), 2), generator=generator)
+        mirrored = torch.randint(2, (len(rows), 1), generator=generator)
         return torch.cat([place, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
         height, width = (-(-side * 7 // 8) for side in x.shape[2:])
-        room = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
-        corners = choices[:, :2].to(x.device) * room // _UNITS
+        margin = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
+        corners = choices[:, :2].to(x.device) * margin // _UNITS
         crops = [
             image[:, top : top + height, left : left + width].flip(2 if mirrored else ())
             for image, (top, left), mirrored in zip(x, corners.tolist(), choices[:, 2].tolist(), strict=True)
@@ -67,5 +115,11 @@ class InnerCropFlip:
 
 
 _UNITS = 2**16
-AUGMENTATIONS: dict[str, Augmentation] = {"crop_flip": CropFlip(), "inner_crop_flip": InnerCropFlip()}
-"""By the names that presets and specs give them."""
+_HASH = 2654435761
+"""Knuth's multiplier: 2**32 divided by the golden ratio."""
+AUGMENTATIONS: dict[str, Augmentation] = {
+    "crop_flip": CropFlip(),
+    "inner_crop_flip": InnerCropFlip(),
+    "progressive_crop_flip": ProgressiveCropFlip(),
+}
+"""Augmentations by the names that presets and specs use."""

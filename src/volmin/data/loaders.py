@@ -60,11 +60,13 @@ class TensorLoader:
             here = slice(int(rows[0]), int(rows[-1]) + 1)
             yield Batch(self._normalized(self.x[here]), self.y[here], rows)
 
-    def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
         """An epoch in random order; with several devices, the share of the one at ``rank``.
 
         Every device gets the same number of batches, of ``batch_size / world_size`` rows, so that together they make
-        the steps that one device would make.
+        the steps that one device would make. ``epoch`` and ``done`` are for the augmentation (``Augmentation.at``).
         """
         generator = torch.Generator().manual_seed(seed)
         size = max(1, self.batch_size // world_size)
@@ -73,12 +75,13 @@ class TensorLoader:
             whole = whole[: len(whole) - len(whole) % world_size]
             return whole[rank::world_size].to(self.y.device).split(size)
 
-        order = share(torch.randperm(len(self.y), generator=generator))
-        choices = share(self.augment.draw(len(self.y), generator)) if self.augment is not None else order
+        rows = torch.randperm(len(self.y), generator=generator)
+        order, augment = share(rows), self.augment.at(epoch, done) if self.augment is not None else None
+        choices = share(augment.draw(rows, generator)) if augment is not None else order
         for rows, chosen in zip(order, choices, strict=True):
             x = self.x.index_select(0, rows)
-            if self.augment is not None:
-                x = self.augment(x, chosen)
+            if augment is not None:
+                x = augment(x, chosen)
             yield Batch(self._normalized(x), self.y.index_select(0, rows), rows)
 
     def _normalized(self, x: Tensor) -> Tensor:

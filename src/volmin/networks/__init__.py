@@ -40,9 +40,22 @@ def lenet5(num_classes: int = 10) -> nn.Module:
     return LeNet5(num_classes)
 
 
-def fast_cnn(num_classes: int = 10, in_channels: int = 3, widths: Sequence[int] = (32, 128, 128)) -> nn.Module:
-    """A small network for small images that trains well in few epochs, for CPUs (497,826 parameters for CIFAR-10)."""
-    return FastCNN(num_classes, in_channels, widths)
+def fast_cnn(
+    num_classes: int = 10,
+    in_channels: int = 3,
+    widths: Sequence[int] = (32, 128, 128),
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> nn.Module:
+    """A small network for small images that trains well in few epochs, for CPUs (497,826 parameters for CIFAR-10).
+
+    Args:
+        num_classes: Number of classes C.
+        in_channels: Number of channels of the images.
+        widths: Number of channels of each of the blocks.
+        dtype: Type in which features are computed; weights and logits are float32.
+    """
+    return FastCNN(num_classes, in_channels, widths, dtype=dtype)
 
 
 def mlp(in_features: int, num_classes: int, hidden: Sequence[int] = (128,)) -> nn.Module:
@@ -71,6 +84,7 @@ class Standardize(nn.Module):
 
 BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "fast_cnn": lambda shape, num_classes: fast_cnn(num_classes, shape[0]),
+    "fast_cnn_bf16": lambda shape, num_classes: fast_cnn(num_classes, shape[0], dtype=torch.bfloat16),
     "lenet5": lambda shape, num_classes: lenet5(num_classes),
     "mlp": lambda shape, num_classes: mlp(prod(shape), num_classes),
     "resnet18": lambda shape, num_classes: resnet18(num_classes, shape[0]),
@@ -82,6 +96,7 @@ BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
 }
 DESCRIPTIONS = {
     "fast_cnn": "a small network for small images that trains well in few epochs, for CPUs",
+    "fast_cnn_bf16": "the same, computed in bfloat16: about twice as fast on CPUs with AVX-512 BF16 or AMX",
     "lenet5": "for 28 x 28 grey images, as in the authors' code",
     "mlp": "a hidden layer of 128 units, for tables and flattened images",
     "resnet18": "for small images, as in the authors' code: its first convolution has no padding",

@@ -9,6 +9,7 @@ logits near zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -28,9 +29,11 @@ the head would still be unsure at the end of a short training, which a transitio
 
 
 class FastCNN(nn.Sequential):
-    """What ``volmin.networks.fast_cnn`` makes."""
+    """The network of ``volmin.networks.fast_cnn``."""
 
-    def __init__(self, num_classes: int, in_channels: int, widths: Sequence[int]) -> None:
+    def __init__(
+        self, num_classes: int, in_channels: int, widths: Sequence[int], *, dtype: torch.dtype = torch.float32
+    ) -> None:
         whitening = Whitening(in_channels)
         channels, layers = whitening.out_channels, [whitening, nn.GELU()]
         for width in widths:
@@ -46,9 +49,16 @@ class FastCNN(nn.Sequential):
             channels = width
         super().__init__(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.dtype = dtype
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) / _CALM
+        *layers, head = self
+        reduced = self.dtype != torch.float32
+        with torch.autocast(input.device.type, self.dtype) if reduced else nullcontext():
+            for layer in layers:
+                input = layer(input)
+        # Logits keep full precision: the loss and T are sensitive to rounding, the features are not.
+        return head(input.float() if reduced else input) / _CALM
 
 
 class Whitening(nn.Module):

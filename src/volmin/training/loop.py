@@ -341,7 +341,9 @@ def _train_epoch(
     objective.train()
     owned = _owned(phase.optimizers)
     total, count = torch.zeros((), device=fabric.device), 0
-    for step, batch in enumerate(train.shuffled(order)):
+    # A phase without a schedule continues a finished training.
+    done = epoch / phase.epochs if phase.schedule is not None else 1.0
+    for step, batch in enumerate(train.shuffled(order, epoch, done)):
         if phase.schedule is not None:
             _set_learning_rates(phase.optimizers, phase.schedule(epoch + step / len(train)))
         loss = objective(batch, epoch)
@@ -389,10 +391,11 @@ class _Batches:
             x, y, *index = self.fabric.to_device((x, y, *index))
             yield Batch(x, y.long(), index[0] if index else None)
 
-    def shuffled(self, seed: int) -> Iterator[Batch]:
+    def shuffled(self, seed: int, epoch: int, done: float) -> Iterator[Batch]:
         """An epoch of training. A user's loader shuffles by torch's global generator, which the loop has seeded."""
         if isinstance(self.loader, TensorLoader | ImageLoader):
-            return self.loader.shuffled(seed, self.fabric.global_rank, self.fabric.world_size)
+            rank, world_size = self.fabric.global_rank, self.fabric.world_size
+            return self.loader.shuffled(seed, rank, world_size, epoch=epoch, done=done)
         if self.fabric.world_size > 1:
             raise InputError("Training on several devices needs a TensorLoader or an ImageLoader.")
         return iter(self)

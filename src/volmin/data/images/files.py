@@ -154,18 +154,21 @@ class ImageLoader:
         for images, rows, _ in self._decoded(self.files, torch.arange(len(self.y)).split(self.batch_size)):
             yield self._batch(images, rows)
 
-    def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
         """A balanced epoch in random order; with several devices, the share of the one at ``rank``."""
         generator = torch.Generator().manual_seed(seed)
         order = self.balanced(generator)
-        choices = self.augment.draw(len(order), generator) if self.augment is not None else order[:, None]
+        augment = self.augment.at(epoch, done) if self.augment is not None else None
+        choices = augment.draw(order, generator) if augment is not None else order[:, None]
         here = torch.arange(len(order) - len(order) % world_size)[rank::world_size]
         batches = order[here].split(max(1, self.batch_size // world_size))
         files = self.files if self.augment is None else self.files.resized(self.files.side * 8 // 7)
         chosen = iter(choices[here].split(max(1, self.batch_size // world_size)))
         for images, rows, kept in self._decoded(files, batches, chosen):
-            if self.augment is not None:
-                images = self.augment(images, kept)
+            if augment is not None:
+                images = augment(images, kept)
             yield self._batch(images, rows)
 
     def balanced(self, generator: torch.Generator) -> Tensor:
