@@ -62,14 +62,16 @@ class CropFlip:
 
 @dataclass(frozen=True)
 class ProgressiveCropFlip(CropFlip):
-    """Crops and flips for short trainings: small images first, and each image mirrored in every other epoch.
+    """Crops and flips for short trainings, with small images first and each image mirrored in every other epoch.
 
-    Whole images are shrunk, so that early epochs are cheaper. Mirroring in turn shows both versions of an image equally
-    often, which few random flips do not.
+    Whole images are shrunk, which makes early epochs cheaper. Alternating flips show both versions of an image equally
+    often, which a few random flips do not.
     """
 
     scales: tuple[float, ...] = (5 / 8, 13 / 16, 1.0)
     """Sides of the images relative to their full size, each for an equal share of training."""
+    alternating: bool = True
+    """Whether flips alternate between epochs; they are random otherwise."""
     epoch: int = 0
     done: float = 1.0
 
@@ -77,9 +79,10 @@ class ProgressiveCropFlip(CropFlip):
         return replace(self, epoch=epoch, done=done)
 
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        corner = torch.randint(2 * self.padding + 1, (len(rows), 2), generator=generator)
-        first = rows * _HASH >> 16  # its lowest bit decides, and is as good as random
-        return torch.cat([corner, (first[:, None] + self.epoch) % 2], dim=1)
+        choices = super().draw(rows, generator)
+        if self.alternating:
+            choices[:, 2] = ((rows * _HASH >> 16) + self.epoch) % 2
+        return choices
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
         cropped = super().__call__(x, choices)
@@ -116,7 +119,7 @@ class InnerCropFlip:
 
 _UNITS = 2**16
 _HASH = 2654435761
-"""Knuth's multiplier: 2**32 divided by the golden ratio."""
+"""Knuth's multiplier, 2**32 over the golden ratio: bit 16 of a row's product is as good as random."""
 AUGMENTATIONS: dict[str, Augmentation] = {
     "crop_flip": CropFlip(),
     "inner_crop_flip": InnerCropFlip(),
