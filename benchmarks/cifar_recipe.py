@@ -22,12 +22,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from volmin import load_dataset, networks
+from volmin import load_dataset
 from volmin.data import AUGMENTATIONS, ProgressiveCropFlip
 from volmin.experiments.run import read_metrics, run, set_up
 from volmin.experiments.spec import RunSpec, resolve
 from volmin.io.atomic import read_json, write_json
 from volmin.networks.fast_cnn import FastCNN, PassingConv2d
+from volmin.networks.registry import BUILDERS
 
 ROWS, TEST_ROWS = 20_000, 2_000
 
@@ -74,7 +75,7 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "wide": lambda num_classes: fast_cnn(num_classes, (48, 192, 192)),
 }
 for name, build in NETWORKS.items():
-    networks.BUILDERS[name] = lambda shape, num_classes, build=build: build(num_classes)
+    BUILDERS[name] = lambda shape, num_classes, build=build: build(num_classes)
 AUGMENTATIONS["full_size"] = ProgressiveCropFlip(scales=(1.0,))
 AUGMENTATIONS["random_flips"] = ProgressiveCropFlip(alternating=False)
 AUGMENTATIONS["crop_2"] = ProgressiveCropFlip(2)

@@ -1,7 +1,8 @@
-"""The scikit-learn door: an estimator that takes noisy labels and predicts clean ones."""
+"""The scikit-learn interface: a classifier that is trained on noisy labels and predicts clean ones."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,42 +17,44 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from volmin import methods, networks
-from volmin.cli.progress import EpochProgress
 from volmin.data.loaders import TensorLoader
 from volmin.exceptions import InputError
-from volmin.training import Recipe, Selection, clean_probs, fit
-from volmin.training.devices import OneDevice
+from volmin.progress import PlainProgress
+from volmin.training import OneDevice, Recipe, Record, Selection, clean_probs, fit
 
 PREDICTION_BATCH = 4096
-"""Steps of optimisation that the automatic number of epochs aims at."""
+"""Rows that are predicted at a time, which bounds the memory that prediction needs."""
+_OPTION = "options__"
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of the clean label that is trained on noisy labels.
 
     Args:
-        method: name of a method, see ``volmin.methods.names()``.
-        network: the network that gives logits: None for a perceptron with one hidden layer of 128 on standardised
-            features, an ``nn.Module`` (a copy of it is trained), or a function from (shape of one row, number of
-            classes) to a module. With a network of your own, X may have any number of dimensions.
-        epochs: how often to see the data; None for about 3,000 steps, between 5 and 200 epochs.
-        batch_size: rows of a step; None for a hundredth of the rows, between 16 and 1024.
-        lr: learning rate of the network.
-        weight_decay: of the network; transition matrices never have one.
-        options: options of the method, ``{"lam": 1e-3}`` say.
-        selection: what chooses the epoch: loss or accuracy on noisy validation data, or the last.
-        validation_fraction: share of the rows held out to choose the epoch; 0 for none. Below 50 rows there is none.
+        method: Name of a method, see ``volmin.methods.names()``.
+        network: The network that gives logits: None for a perceptron with one hidden layer of 128 units on standardised
+            features, an ``nn.Module`` (a copy is trained, starting from its weights), or a function from (shape of one
+            row, number of classes) to a module. With a network, X may have any number of dimensions.
+        epochs: Number of passes over the data; None for about 3,000 steps, between 5 and 200 epochs.
+        batch_size: Rows of a step; None for a hundredth of the rows, between 16 and 1024.
+        lr: Learning rate of the network; None for that of the method's authors, or else 0.05.
+        weight_decay: Weight decay of the network; None for that of the method's authors, or else 1e-3. Transition
+            matrices have none.
+        options: Options of the method, such as ``{"lam": 1e-3}``; a search may name them ``options__lam``.
+        selection: Which epoch is kept: the best "loss" or "accuracy" on noisy validation data, or the "last"; None for
+            the rule of the method's authors, or else the loss.
+        validation_fraction: Share of the rows held out to select the epoch; 0 for none. Below 50 rows there is none.
         device: "auto", "cpu", "cuda" or "mps".
-        random_state: seed of weights, split and order; pass an int for the same result every time.
-        verbose: show progress.
+        random_state: Random seed of weights, split and order; pass an int for the same result every time.
+        verbose: Print progress to standard error.
 
     Attributes:
         classes_: (C,) labels, in the order of the columns of ``predict_proba``.
-        transition_matrix_: (C, C) ``T[i, j] = P(noisy = classes_[i] | clean = classes_[j])``, or None where the method
-            has none.
-        n_features_in_: number of columns of X.
-        history_: a record per epoch.
-        method_: the trained ``volmin.methods.Method``.
+        transition_matrix_: (C, C) ``T[i, j] = P(noisy = classes_[i] | clean = classes_[j])``, or None for a method
+            without one.
+        n_features_in_: Number of columns of X.
+        history_: A record per epoch.
+        method_: The trained ``volmin.methods.Method``.
     """
 
     def __init__(
@@ -61,10 +64,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         *,
         epochs: int | None = None,
         batch_size: int | None = None,
-        lr: float = 0.05,
-        weight_decay: float = 1e-3,
+        lr: float | None = None,
+        weight_decay: float | None = None,
         options: Mapping[str, Any] | None = None,
-        selection: Selection = "loss",
+        selection: Selection | None = None,
         validation_fraction: float = 0.1,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -77,14 +80,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.lr = lr
         self.weight_decay = weight_decay
         self.options = options
-        self.selection: Selection = selection
+        self.selection: Selection | None = selection
         self.validation_fraction = validation_fraction
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> NoisyLabelClassifier:
-        """Learn from rows X, (N, ...), and their noisy labels y, (N,), of any type."""
+        """Train on rows X, (N, ...), and their noisy labels y, (N,), of any type."""
         rows, labels = self._validated(X, y, dtype=np.float32)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -95,7 +98,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         methods.check_options(kind, options)
         seed = int(check_random_state(self.random_state).randint(2**31))
         train, held_out = self._split(codes, seed)
-        recipe = self._recipe(len(train))
+        recipe = self._recipe(kind, len(train))
 
         x, noisy = torch.from_numpy(np.ascontiguousarray(rows)), torch.from_numpy(codes.astype(np.int64))
         with torch.random.fork_rng():
@@ -105,10 +108,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         val_loader = TensorLoader(x[held_out], noisy[held_out], PREDICTION_BATCH) if len(held_out) else None
         epochs = sum(phase.epochs for phase in self.method_.phases(recipe))
         device = OneDevice(self.device)
-        with EpochProgress(self.method, epochs, quiet=not self.verbose) as progress:
-            self.history_ = fit(
-                self.method_, train_loader, val_loader, recipe, seed=seed, fabric=device, on_epoch=progress
-            )
+        progress = PlainProgress() if self.verbose else None
+
+        def on_epoch(history: list[Record]) -> None:
+            if progress is not None:
+                progress(self.method, len(history), epochs)
+
+        self.history_ = fit(self.method_, train_loader, val_loader, recipe, seed=seed, fabric=device, on_epoch=on_epoch)
         if self.network is None and device.device.type == "cpu":
             # In double precision a row's probabilities do not depend on the rows it is predicted with.
             self.method_.double()
@@ -124,13 +130,26 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         rows = self._validated(X, dtype=np.float64, reset=False)
         parameter = next(self.method_.parameters())
         x = torch.from_numpy(np.ascontiguousarray(rows)).to(parameter)
-        probs = clean_probs(self.method_, TensorLoader(x, torch.zeros(len(x)), PREDICTION_BATCH))
-        return probs.double().numpy()
+        return clean_probs(self.method_, x.split(PREDICTION_BATCH)).double().numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """(N,) most probable clean labels."""
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the estimator; with ``deep``, also its options as ``options__<name>``."""
+        own = super().get_params(deep)
+        nested = {f"{_OPTION}{name}": value for name, value in (self.options or {}).items()}
+        return own | nested if deep else own
+
+    def set_params(self, **params: Any) -> NoisyLabelClassifier:
+        """Set parameters; ``options__<name>`` sets one option of the method and keeps the others."""
+        nested = {name.removeprefix(_OPTION): params.pop(name) for name in list(params) if name.startswith(_OPTION)}
+        super().set_params(**params)
+        if nested:
+            self.options = {**(self.options or {}), **nested}
+        return self
 
     def _validated(self, X: Any, *y: Any, **settings: Any) -> Any:
         given: list[Any] = [part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y)]
@@ -143,16 +162,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             std, mean = torch.std_mean(x, dim=0, correction=0)
             return nn.Sequential(networks.Standardize(mean, std), networks.mlp(shape[0], num_classes))
         if isinstance(self.network, nn.Module):
-            return networks.fresh_copy(self.network)
+            return copy.deepcopy(self.network)
         return self.network(shape, num_classes)
 
-    def _recipe(self, count: int) -> Recipe:
-        asked = {"epochs": self.epochs, "batch_size": self.batch_size}
-        asked = {name: value for name, value in asked.items() if value is not None}
-        return Recipe.for_rows(count, lr=self.lr, weight_decay=self.weight_decay, selection=self.selection, **asked)
+    def _recipe(self, kind: type[methods.Method], count: int) -> Recipe:
+        names = ("epochs", "batch_size", "lr", "weight_decay", "selection")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return Recipe.for_rows(count, **kind.author_settings(lengths=False) | given)
 
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows to train on and rows that choose the epoch: too few of the latter would choose by chance."""
+        """Rows to train on, and rows that select the epoch; fewer than 5 of the latter would select by chance."""
         if not 0 <= self.validation_fraction < 1:
             raise InputError(f"validation_fraction must be in [0, 1), but is {self.validation_fraction}.")
         rows = np.arange(len(codes))

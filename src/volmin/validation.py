@@ -1,20 +1,33 @@
-"""Posteriors and labels as the mathematics takes them, checked once at the door."""
+"""Checks of arrays and tensors at the public functions.
+
+Only shapes, types and values are checked here, explicitly and before any computation. Errors of the libraries below,
+such as running out of memory, pass through unchanged.
+"""
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import torch
 from torch import Tensor
 
+from volmin._typing import Array, Labels, Mask, Numbers
 from volmin.exceptions import InputError
-from volmin.transition import as_matrix
 
 ROW_SUM_TOLERANCE = 1e-2
-"""How far the sum of a row may be from one and still count as rounding, as in half precision."""
+"""Largest distance from one of a row's sum that counts as rounding, as in half precision."""
 
 
-def validate_posteriors(probs: ArrayLike | Tensor, name: str = "probs") -> NDArray[np.float64]:
-    """A float64 copy of (N, C) posteriors, normalised, or a ``ValueError`` that says what is wrong with ``name``."""
+def as_matrix(values: Numbers) -> Array:
+    """A float64 copy of an array or tensor, detached from any graph or device."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    return np.array(values, dtype=np.float64)
+
+
+def validate_posteriors(probs: Numbers, name: str = "probs") -> Array:
+    """A float64 copy of (N, C) posteriors with rows that sum to one, or an ``InputError`` about ``name``."""
     try:
         P = as_matrix(probs)
     except (TypeError, ValueError):
@@ -24,7 +37,7 @@ def validate_posteriors(probs: ArrayLike | Tensor, name: str = "probs") -> NDArr
     if P.shape[1] < 2:
         raise InputError(f"{name} must have a column for each of at least 2 classes, but has shape {P.shape}.")
     if not np.isfinite(P).all():
-        raise InputError(f"{name} contains NaN or infinite entries; drop or mend row {_first(~np.isfinite(P))}.")
+        raise InputError(f"{name} contains NaN or infinite entries; drop or repair row {_first(~np.isfinite(P))}.")
     if P.min() < 0:
         raise InputError(
             f"{name} contains negative entries, first in row {_first(P < 0)}; give probabilities, not logits or "
@@ -41,8 +54,8 @@ def validate_posteriors(probs: ArrayLike | Tensor, name: str = "probs") -> NDArr
     return P
 
 
-def validate_labels(labels: ArrayLike | Tensor, num_rows: int, num_classes: int) -> NDArray[np.int64]:
-    """(N,) labels as int64, or a ``ValueError`` that says why they do not fit these rows and classes."""
+def validate_labels(labels: Numbers, num_rows: int, num_classes: int) -> Labels:
+    """(N,) labels as int64, or an ``InputError`` that says why they do not fit these rows and classes."""
     y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if y.shape != (num_rows,):
         raise InputError(f"labels must hold one label per row, shape ({num_rows},), but have shape {y.shape}.")
@@ -55,5 +68,46 @@ def validate_labels(labels: ArrayLike | Tensor, num_rows: int, num_classes: int)
     return y.astype(np.int64)
 
 
-def _first(rows: NDArray[np.bool_]) -> int:
+def check_tensor(value: Tensor, name: str, *dimensions: int) -> None:
+    """Require a floating-point tensor with one of the given numbers of dimensions (any number if none is given)."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"{name} must be a tensor, but is {type(value).__name__}.")
+    if dimensions and value.ndim not in dimensions:
+        wanted = " or ".join(map(str, dimensions))
+        raise InputError(f"{name} must have {wanted} dimensions, but has shape {tuple(value.shape)}.")
+    if not value.is_floating_point():
+        raise InputError(f"{name} must be of a floating-point type, but is {value.dtype}.")
+
+
+def check_batch(logits: Tensor, y: Tensor) -> None:
+    """Require (N, C) logits and (N,) int64 labels. The labels' range is checked where they are used as an index."""
+    check_tensor(logits, "logits", 2)
+    if not isinstance(y, Tensor):
+        raise InputError(f"y must be a tensor, but is {type(y).__name__}.")
+    if y.dtype != torch.int64:
+        raise InputError(f"y must be of the type int64, but is {y.dtype}.")
+    if y.shape != logits.shape[:1]:
+        raise InputError(
+            f"y must hold a label for each of the {len(logits)} rows of logits, but has shape {tuple(y.shape)}."
+        )
+
+
+def check_transition(T: Tensor, rows: Tensor, name: str) -> None:
+    """Require T of shape (C, C), or (N, C, C), for ``rows`` (N, C), which are called ``name``."""
+    check_tensor(T, "T", 2, 3)
+    if T.shape[-1] != T.shape[-2]:
+        raise InputError(f"T must be square, but has shape {tuple(T.shape)}.")
+    if T.shape[-1] != rows.shape[1]:
+        raise InputError(f"T is for {T.shape[-1]} classes, but {name} have shape {tuple(rows.shape)}.")
+    if T.ndim == 3 and len(T) != len(rows):
+        raise InputError(f"T is for {len(T)} rows, but {name} have shape {tuple(rows.shape)}.")
+
+
+def raise_label_range(y: Tensor, num_classes: int) -> NoReturn:
+    """Raise the ``InputError`` for labels outside ``0 .. num_classes - 1``."""
+    span = f"{int(y.min())}..{int(y.max())}"
+    raise InputError(f"y must lie in 0..{num_classes - 1}, but spans {span}.") from None
+
+
+def _first(rows: Mask) -> int:
     return int(rows.any(axis=1).argmax())

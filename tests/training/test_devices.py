@@ -7,7 +7,7 @@ import torch
 from volmin import Recipe, fit, networks
 from volmin.data import TensorLoader
 from volmin.methods import VolMinNet
-from volmin.training.devices import OneDevice, launch, told_of_lost_processes
+from volmin.training.devices import OneDevice, launch, lost_processes_reported
 
 
 def test_one_device_is_the_cpu_where_there_is_nothing_faster():
@@ -31,11 +31,11 @@ def test_a_lost_process_is_told_of_in_a_line():
     lost = RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer")
     with (
         pytest.raises(ConnectionError, match="Process 0 of 2 has lost"),
-        told_of_lost_processes(OneOfTwo()),
+        lost_processes_reported(OneOfTwo()),
     ):
         raise lost
     for fabric, error in ((OneDevice(), lost), (OneOfTwo(), RuntimeError("shapes do not fit"))):
-        with pytest.raises(RuntimeError, match="gloo|shapes"), told_of_lost_processes(fabric):
+        with pytest.raises(RuntimeError, match="gloo|shapes"), lost_processes_reported(fabric):
             raise error
 
 

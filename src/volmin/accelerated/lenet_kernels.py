@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from volmin.accelerated.compilation import compiled_freely
+from volmin.accelerated.compilation import compiled
 
 LANES = 32
 """Images that go through the forward pass together."""
@@ -31,7 +31,7 @@ _CHANNELS, _ONCE, _TWICE = (6, 16), 14, 5
 Array = NDArray[Any]
 
 
-@compiled_freely
+@compiled
 def forward(x: Array, weights: tuple[Array, ...], results: tuple[Array, ...]) -> None:
     """Fill what the layers give, and which of four pooled outputs was the largest: 0, 1 (right), 2 (below), 3 (both).
 
@@ -67,7 +67,7 @@ def forward(x: Array, weights: tuple[Array, ...], results: tuple[Array, ...]) ->
                         places2[first + lane, channel, row, column] = at2[channel, row, column * LANES + lane]
 
 
-@compiled_freely
+@compiled
 def _layer(x: Array, kernel: Array, bias: Array, pooled: Array, places: Array) -> None:
     """(I, H, W * LANES) to (O, H', W' * LANES)."""
     outputs = np.empty((2, 2, 2 * pooled.shape[2]), np.float32)
@@ -88,7 +88,7 @@ def _layer(x: Array, kernel: Array, bias: Array, pooled: Array, places: Array) -
                 _pool(outputs[second], pooled[channel + second, row], places[channel + second, row])
 
 
-@compiled_freely
+@compiled
 def _add_row_of_taps(output: Array, other: Array, x: Array, taps: Array, other_taps: Array) -> None:
     """Add to a row of two channels what one row of their kernels finds in a row of the input."""
     # Ten weights in registers, and two channels for every number that is read.
@@ -101,7 +101,7 @@ def _add_row_of_taps(output: Array, other: Array, x: Array, taps: Array, other_t
         other[n] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3 + b4 * x4
 
 
-@compiled_freely
+@compiled
 def _pool(outputs: Array, pooled: Array, places: Array) -> None:
     """The largest of two by two outputs, where it is positive, and its place; the first where several are equal."""
     for column in range(len(pooled) // LANES):
@@ -118,7 +118,7 @@ def _pool(outputs: Array, pooled: Array, places: Array) -> None:
             places[column * LANES + lane] = place
 
 
-@compiled_freely
+@compiled
 def backward(grad: Array, x: Array, kernel2: Array, results: tuple[Array, ...], slopes: tuple[Array, ...]) -> None:
     """Add to the gradients for kernels and biases.
 

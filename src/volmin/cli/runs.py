@@ -28,7 +28,7 @@ from volmin.experiments.tables import ResultTable, build_table
 from volmin.formatting import duration, terminal_safe
 from volmin.io.atomic import write_text
 from volmin.io.locks import only_process
-from volmin.training.devices import launch, told_of_lost_processes
+from volmin.training.devices import launch, lost_processes_reported
 
 if TYPE_CHECKING:
     from volmin.report import Section
@@ -45,7 +45,7 @@ def train_and_show(spec: RunSpec, out: Path, source: Source) -> None:
     else:
         experiment = set_up(spec, source.data_dir, source.dataset)
         fabric = launch(spec.devices)
-        with told_of_lost_processes(fabric), EpochProgress(title, experiment.epochs) as progress:
+        with lost_processes_reported(fabric), EpochProgress(title, experiment.epochs) as progress:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
         if not fabric.is_global_zero:
             return

@@ -1,14 +1,14 @@
-"""Batches from tensors in memory: one gather per batch, no work per example."""
+"""Batches for training and evaluation: from tensors in memory, or from a user's own iterable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
+from volmin._typing import Numbers
 from volmin.data.augmentation import Augmentation
 from volmin.exceptions import InputError
 
@@ -19,27 +19,66 @@ class Batch(NamedTuple):
     x: Tensor
     y: Tensor
     index: Tensor | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
-    """(B,) positions in the training set, for methods that remember something of each example."""
+    """(B,) positions in the training set, for methods that keep state for each example."""
+
+
+@runtime_checkable
+class Loader(Protocol):
+    """What the training loop needs of a source of batches."""
+
+    def __len__(self) -> int:
+        """Number of batches that iterating gives."""
+        ...
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All rows, for evaluation: in order where the loader knows one."""
+        ...
+
+    @property
+    def epoch_batches(self) -> int:
+        """Number of batches of a training epoch."""
+        ...
+
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
+        """A training epoch in an order that depends on the seed alone; the share of one of several devices.
+
+        ``epoch`` and ``done`` are the epoch's number and the share of training before it, for ``Augmentation.at``.
+        """
+        ...
+
+    def to(self, device: torch.device) -> Self:
+        """The same batches on ``device``."""
+        ...
+
+    def check_labels(self, num_classes: int) -> None:
+        """Require labels in ``0 .. num_classes - 1``, now or when a batch is loaded."""
+        ...
+
+    def example(self) -> Tensor | None:
+        """One or two inputs to try a network on; None if they would have to be loaded."""
+        ...
 
 
 class TensorLoader:
-    """Tensors in memory, in batches.
+    """Tensors in memory, in batches: one gather per batch, no work per example.
 
-    Iterating gives all rows in order, for evaluation; ``shuffled`` gives an epoch of training in an order that is a
+    Iterating gives all rows in order, for evaluation; ``shuffled`` gives a training epoch in an order that is a
     function of its seed alone, so that a resumed run sees the same batches.
 
     Args:
         x: (N, ...) inputs.
         y: (N,) labels.
-        batch_size: rows of a batch.
-        normalize: from a batch of ``x`` to what the network takes, so that images may stay bytes in memory.
-        augment: random changes of training batches, made before ``normalize``.
+        batch_size: Rows of a batch.
+        normalize: Function from a batch of ``x`` to the network's input, so that images may stay bytes in memory.
+        augment: Random changes of training batches, applied before ``normalize``.
     """
 
     def __init__(
         self,
-        x: ArrayLike | Tensor,
-        y: ArrayLike | Tensor,
+        x: Numbers,
+        y: Numbers,
         batch_size: int = 128,
         *,
         normalize: Callable[[Tensor], Tensor] | None = None,
@@ -55,6 +94,10 @@ class TensorLoader:
     def __len__(self) -> int:
         return -(-len(self.y) // self.batch_size)
 
+    @property
+    def epoch_batches(self) -> int:
+        return len(self)
+
     def __iter__(self) -> Iterator[Batch]:
         for rows in torch.arange(len(self.y), device=self.y.device).split(self.batch_size):
             here = slice(int(rows[0]), int(rows[-1]) + 1)
@@ -63,10 +106,10 @@ class TensorLoader:
     def shuffled(
         self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
     ) -> Iterator[Batch]:
-        """An epoch in random order; with several devices, the share of the one at ``rank``.
+        """A training epoch in random order; with several devices, the share of the one at ``rank``.
 
-        Every device gets the same number of batches, of ``batch_size / world_size`` rows, so that together they make
-        the steps that one device would make. ``epoch`` and ``done`` are for the augmentation (``Augmentation.at``).
+        Every device gets the same number of batches, of ``batch_size / world_size`` rows, so that together they take
+        the steps that one device would take.
         """
         generator = torch.Generator().manual_seed(seed)
         size = max(1, self.batch_size // world_size)
@@ -75,10 +118,10 @@ class TensorLoader:
             whole = whole[: len(whole) - len(whole) % world_size]
             return whole[rank::world_size].to(self.y.device).split(size)
 
-        rows = torch.randperm(len(self.y), generator=generator)
-        order, augment = share(rows), self.augment.at(epoch, done) if self.augment is not None else None
-        choices = share(augment.draw(rows, generator)) if augment is not None else order
-        for rows, chosen in zip(order, choices, strict=True):
+        order = torch.randperm(len(self.y), generator=generator)
+        augment = None if self.augment is None else self.augment.at(epoch, done)
+        choices = order if augment is None else augment.draw(order, generator)
+        for rows, chosen in zip(share(order), share(choices), strict=True):
             x = self.x.index_select(0, rows)
             if augment is not None:
                 x = augment(x, chosen)
@@ -92,8 +135,86 @@ class TensorLoader:
         x, y = self.x.to(device), self.y.to(device)
         return TensorLoader(x, y, self.batch_size, normalize=self.normalize, augment=self.augment)
 
+    def check_labels(self, num_classes: int) -> None:
+        """Require labels in ``0 .. num_classes - 1``."""
+        check_labels(self.y, num_classes)
 
-def _tensor(name: str, values: ArrayLike | Tensor) -> Tensor:
+    def example(self) -> Tensor | None:
+        """The first two inputs."""
+        return self._normalized(self.x[:2]) if len(self.x) else None
+
+
+class IterableLoader:
+    """A user's own iterable of ``(x, y)`` or ``(x, y, index)``, such as a ``DataLoader``.
+
+    It shuffles by itself, from torch's global generator, which the training loop seeds in every epoch.
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        if not isinstance(batches, Sized):
+            raise InputError("The loader has no length: give a DataLoader or another iterable with len().")
+        self.batches, self.device, self.num_classes = batches, torch.device("cpu"), 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @property
+    def epoch_batches(self) -> int:
+        return len(self)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for given in self.batches:
+            x, y, *index = self._parts(given)
+            check_labels(y, self.num_classes)
+            yield Batch(x, y.long(), index[0] if index else None)
+
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
+        if world_size > 1:
+            raise InputError("Training on several devices needs a TensorLoader or an ImageLoader.")
+        return iter(self)
+
+    def to(self, device: torch.device) -> IterableLoader:
+        self.device = device
+        return self
+
+    def check_labels(self, num_classes: int) -> None:
+        """Check the labels of each batch when it is loaded."""
+        self.num_classes = num_classes
+
+    def example(self) -> Tensor | None:
+        """None: loading a batch here would change the order of the first epoch."""
+        return None
+
+    def _parts(self, given: Any) -> list[Tensor]:
+        if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+            kind = type(given).__name__
+            raise InputError(
+                f"The loader gives batches of the type {kind}, but must give (x, y) or (x, y, index): wrap it in a "
+                "generator class with len() that takes these out."
+            )
+        return [torch.as_tensor(part).to(self.device) for part in given]
+
+
+def as_loader(given: Loader | Iterable[Any], num_classes: int, device: torch.device) -> Loader:
+    """``given`` as a ``Loader`` on ``device`` whose labels are checked."""
+    loader = given if isinstance(given, Loader) else IterableLoader(given)
+    loader.check_labels(num_classes)
+    return loader.to(device)
+
+
+def check_labels(y: Tensor, num_classes: int) -> None:
+    """Require a vector of whole numbers in ``0 .. num_classes - 1``."""
+    if y.ndim != 1 or y.is_floating_point():
+        raise InputError(
+            f"Labels must be a vector of whole numbers, but have shape {tuple(y.shape)} and type {y.dtype}."
+        )
+    if len(y) and not 0 <= int(y.min()) <= int(y.max()) < num_classes:
+        raise InputError(f"Labels must lie in 0..{num_classes - 1}, but span {int(y.min())}..{int(y.max())}.")
+
+
+def _tensor(name: str, values: Numbers) -> Tensor:
     try:
         found = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:

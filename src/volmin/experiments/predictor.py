@@ -58,7 +58,7 @@ class TrainedRun:
         """
         x = standardize(self._inputs(rows), self._mean, self._std)
         loader = TensorLoader(x, torch.zeros(len(x)), PREDICTION_BATCH)
-        return clean_probs(self.method, loader).double().numpy()
+        return clean_probs(self.method, (batch.x for batch in loader)).double().numpy()
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """(N,) most probable clean labels."""

@@ -32,10 +32,7 @@ class Preset:
 
     def recipe_for(self, method: type[Method]) -> Recipe:
         """The recipe with what the method's authors do otherwise; the length of training only where it is published."""
-        changes = dict(method.recipe_changes)
-        if not self.published:
-            changes = {key: value for key, value in changes.items() if key not in ("epochs", "milestones")}
-        return replace(self.recipe, **changes)
+        return replace(self.recipe, **{"selection": "loss"} | method.author_settings(lengths=self.published))
 
 
 # Adam's default step is 1e-3, which is what the paper's text says of T on MNIST; the code sets 1e-2.

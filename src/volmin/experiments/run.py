@@ -42,7 +42,7 @@ from volmin.io.atomic import replace_file, write_json, write_text
 from volmin.io.locks import only_process
 from volmin.io.sealed import read_sealed_json, write_sealed_json
 from volmin.methods.base import Method
-from volmin.training import Record, clean_probs, fit, selected, thread_limit
+from volmin.training import Record, clean_probs, fit, selected, selection_rule, thread_limit
 from volmin.training.devices import OneDevice
 from volmin.transition import log_volume, transition_error
 
@@ -228,7 +228,7 @@ def mean_of_last(accuracies: Sequence[float]) -> float:
 
 def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
     recipe, last = experiment.spec.recipe, history[-1]
-    rule = experiment.method.phases(recipe)[-1].selection or recipe.selection
+    rule = selection_rule(experiment.method.phases(recipe)[-1], recipe, experiment.method.recipe_changes)
     chosen = selected(history, rule)
     accuracy = chosen["accuracy"]
     if rule == "last":
@@ -294,7 +294,7 @@ def _noise_rate(experiment: Experiment) -> float | None:
     if isinstance(train := experiment.train, TensorLoader):
         every = -(-len(train.y) // _ENOUGH_FOR_PRIORS)
         inputs = TensorLoader(train.x[::every], train.y[::every], train.batch_size, normalize=train.normalize)
-    priors = clean_probs(method, inputs.to(T.device)).mean(0)
+    priors = clean_probs(method, (batch.x for batch in inputs.to(T.device))).mean(0)
     return 1 - (priors * T.diagonal().cpu()).sum().item()
 
 

@@ -1,44 +1,83 @@
-"""Methods: one file each. The file's name is the method's name; there is no registry to edit.
-
-A class is found under its own name too: ``volmin.methods.VolMinNet`` is the one in ``volminnet.py``.
-"""
+"""Methods: one file each, whose name is the method's name."""
 
 from __future__ import annotations
 
-import pkgutil
 from importlib import import_module
-from typing import Any
 
 from volmin.exceptions import InputError
-from volmin.methods.base import Method, check_options, option_defaults
+from volmin.methods.backward import Backward
+from volmin.methods.base import Method
+from volmin.methods.co_teaching import CoTeaching
+from volmin.methods.co_teaching_plus import CoTeachingPlus
+from volmin.methods.cross_entropy import CrossEntropy
+from volmin.methods.decoupling import Decoupling
+from volmin.methods.dmi import DMI
+from volmin.methods.dual_t import DualT
+from volmin.methods.forward import Forward
+from volmin.methods.gce import GCE
+from volmin.methods.hoc import HOC
+from volmin.methods.linear_noise_layer import LinearNoiseLayer
+from volmin.methods.mentornet import MentorNet
+from volmin.methods.options import check_options, option_defaults
+from volmin.methods.ptd import PTD
+from volmin.methods.reweight import Reweight
+from volmin.methods.s_adaptation import SAdaptation
+from volmin.methods.t_revision import TRevision
+from volmin.methods.tv import TV
+from volmin.methods.volminnet import VolMinNet
 
-__all__ = ["Method", "check_options", "get", "names", "option_defaults"]
+__all__ = [
+    "DMI",
+    "GCE",
+    "HOC",
+    "PTD",
+    "TV",
+    "Backward",
+    "CoTeaching",
+    "CoTeachingPlus",
+    "CrossEntropy",
+    "Decoupling",
+    "DualT",
+    "Forward",
+    "LinearNoiseLayer",
+    "MentorNet",
+    "Method",
+    "Reweight",
+    "SAdaptation",
+    "TRevision",
+    "VolMinNet",
+    "check_options",
+    "get",
+    "names",
+    "option_defaults",
+]
+
+_METHODS: dict[str, type[Method]] = {
+    value.__module__.rpartition(".")[2]: value
+    for value in list(globals().values())
+    if isinstance(value, type) and issubclass(value, Method) and value is not Method
+}
+"""Classes by the names of their files."""
 
 
 def names() -> list[str]:
-    """Names that ``get`` takes."""
-    files = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name for name in files if name != "base" and not name.startswith("_"))
+    """Names that ``get`` accepts."""
+    return sorted(_METHODS)
 
 
 def get(name: str) -> type[Method]:
-    """The method in ``volmin/methods/<name>.py``, or a class of your own as ``"package.module:Class"``."""
+    """The method in ``volmin/methods/<name>.py``, or a user's class given as ``"package.module:Class"``."""
     if not isinstance(name, str):
-        raise TypeError(f"The name of a method must be text, but is {name!r}.")
+        raise InputError(f"The name of a method must be text, but is {name!r}.")
     module, _, attribute = name.partition(":")
     if attribute:
-        return _own(module, attribute)
-    if name not in names():
+        return _imported(module, attribute)
+    if name not in _METHODS:
         raise InputError(f"Unknown method {name!r}. Choose one of: {', '.join(names())}.")
-    room = import_module(f"{__name__}.{name}")
-    return next(
-        value
-        for value in vars(room).values()
-        if isinstance(value, type) and issubclass(value, Method) and value.__module__ == room.__name__
-    )
+    return _METHODS[name]
 
 
-def _own(module: str, attribute: str) -> type[Method]:
+def _imported(module: str, attribute: str) -> type[Method]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -46,10 +85,3 @@ def _own(module: str, attribute: str) -> type[Method]:
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"{module}:{attribute} is not a subclass of volmin.methods.Method.")
     return found
-
-
-def __getattr__(attribute: str) -> Any:
-    for name in names():
-        if (method := get(name)).__name__ == attribute:
-            return method
-    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")

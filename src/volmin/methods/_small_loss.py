@@ -76,10 +76,9 @@ class SmallLossMethod(Method):
         def loss(batch: Batch, epoch: int) -> Tensor:
             return self.loss(batch, self.keep(epoch, ramp_epochs), epoch / recipe.epochs)
 
-        optimizers, schedule = [recipe.network_optimizer(*self.networks())], recipe.learning_rate_schedule()
         if not self.estimates_rate:
-            return [Phase("train", recipe.epochs, loss, optimizers, schedule)]
+            return [self.network_phase("train", recipe, loss, *self.networks())]
         return [
             self.warm_up_phase(recipe, self.warm_up, selection="accuracy"),
-            Phase("train", recipe.epochs, loss, optimizers, schedule, prepare=self.estimate_noise_rate),
+            self.network_phase("train", recipe, loss, *self.networks(), prepare=self.estimate_noise_rate),
         ]

@@ -1,16 +1,15 @@
-"""What a method is: a classifier of the clean label, maybe a transition matrix, and phases of training."""
+"""The base class of all methods: a classifier of the clean label, an optional transition matrix, training phases."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from types import UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from volmin import estimation
 from volmin.data.loaders import Batch
@@ -28,7 +27,7 @@ class Method(nn.Module):
     estimates_transition: ClassVar[bool] = False
     needs: ClassVar[str] = "noisy labels only"
     recipe_changes: ClassVar[Mapping[str, Any]] = {}
-    """What the method's authors do otherwise than the recipe of a data set: fields of ``Recipe``."""
+    """Settings of the method's authors that differ from the recipe of a data set: fields of ``Recipe``."""
 
     def __init__(self, net: nn.Module, num_classes: int) -> None:
         super().__init__()
@@ -41,15 +40,25 @@ class Method(nn.Module):
         return self.net(x)
 
     def transition(self, x: Tensor | None = None) -> Tensor | None:
-        """The estimate of T, (C, C); given x, it may be (B, C, C). None where the method has none."""
+        """The estimate of T, (C, C); given x, it may be (B, C, C). None for a method without one."""
         return None
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        """How the method trains."""
+        """Descriptions of the phases of training. Calling this builds nothing."""
         raise NotImplementedError
 
+    @classmethod
+    def author_settings(cls, *, lengths: bool) -> dict[str, Any]:
+        """``recipe_changes``; without ``lengths``, the number of epochs and milestones, which suit published data."""
+        left_out = () if lengths else ("epochs", "milestones")
+        return {name: value for name, value in cls.recipe_changes.items() if name not in left_out}
+
+    def default_recipe(self) -> Recipe:
+        """The default recipe with the settings of the method's authors."""
+        return Recipe(**self.author_settings(lengths=True))
+
     def noisy_log_probs(self, x: Tensor) -> Tensor:
-        """(B, C) log posteriors of the noisy label, ``log T h``: what noisy validation data can judge."""
+        """(B, C) log posteriors of the noisy label, ``log T h``, which noisy validation data can score."""
         log_clean = F.log_softmax(self(x), dim=1)
         T = self.transition(x)
         if T is None:
@@ -60,15 +69,33 @@ class Method(nn.Module):
         """Plain training on the noisy labels: the first phase of many methods."""
         return F.cross_entropy(self(batch.x), batch.y)
 
-    def warm_up_phase(self, recipe: Recipe, share: float, selection: Selection | None = None, **changes: Any) -> Phase:
-        """Plain training for a share of the recipe's epochs; ``changes`` are other values for fields of the recipe."""
+    def network_phase(
+        self,
+        name: str,
+        recipe: Recipe,
+        loss: Callable[[Batch, int], Tensor],
+        *networks: nn.Module,
+        prepare: Callable[[Iterable[Batch]], None] | None = None,
+    ) -> Phase:
+        """A phase of the recipe's length that trains networks (``self.net`` by default) by the recipe's optimiser."""
+
+        def optimizers() -> list[Optimizer]:
+            return [recipe.network_optimizer(*(networks or (self.net,)))]
+
+        return Phase(name, recipe.epochs, loss, optimizers, recipe.learning_rate_schedule(), prepare)
+
+    def warm_up_phase(self, recipe: Recipe, share: float, selection: Selection | None = None) -> Phase:
+        """Plain training for a share of the recipe's epochs."""
         epochs = epochs_of(share, recipe)
-        optimizers = [recipe.network_optimizer(self.net, **changes)]
+
+        def optimizers() -> list[Optimizer]:
+            return [recipe.network_optimizer(self.net)]
+
         schedule = recipe.learning_rate_schedule(epochs)
         return Phase("warm-up", epochs, self.cross_entropy, optimizers, schedule, selection=selection)
 
     def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.Method) -> Tensor:
-        """(C, C) T by a simple estimator from what the network makes of the training inputs."""
+        """(C, C) T, by a simple estimator from the network's posteriors of the training inputs."""
         probs, labels = collect(batches, lambda x: self(x).softmax(1))
         T = estimation.estimate_transition(probs, labels, estimator)
         return torch.as_tensor(T, dtype=torch.float32)
@@ -84,39 +111,7 @@ def epochs_of(share: float, recipe: Recipe) -> int:
 def collect(batches: Iterable[Batch], function: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """``function`` of all inputs and their noisy labels, (N, ...) and (N,), on the CPU.
 
-    Both come from one pass, since a user's loader may shuffle anew each time.
+    Both come from one pass, since a user's loader may shuffle differently each time.
     """
     outputs, labels = zip(*((function(batch.x).float().cpu(), batch.y.cpu()) for batch in batches), strict=True)
     return torch.cat(outputs), torch.cat(labels)
-
-
-def option_defaults(method: type[Method]) -> dict[str, Any]:
-    """The options of a method with their default values."""
-    parameters = inspect.signature(method.__init__).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-def check_options(method: type[Method], options: Mapping[str, Any]) -> None:
-    """Refuse options that the method does not have, and values of another type than it takes."""
-    known, hints = option_defaults(method), get_type_hints(method.__init__)
-    for name, value in options.items():
-        if name not in known:
-            have = f"It has: {', '.join(known)}." if known else "It has none."
-            raise InputError(f"{method.__name__} has no option {name!r}. {have}")
-        hint = hints.get(name, Any)
-        if not _fits(value, hint):
-            wanted = getattr(hint, "__name__", str(hint)) if get_origin(hint) is None else str(hint)
-            raise InputError(f"The option {name} of {method.__name__} takes {wanted}, but was given {value!r}.")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the annotated type; a whole number is a number, true and false are not."""
-    if hint is Any:
-        return True
-    if hint in (int, float):
-        return isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, choice) for choice in get_args(hint))
-    return isinstance(value, get_origin(hint) or hint)

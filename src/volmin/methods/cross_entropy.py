@@ -10,5 +10,4 @@ class CrossEntropy(Method):
     """Trains on the noisy labels as if they were right."""
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizer = recipe.network_optimizer(self.net)
-        return [Phase("train", recipe.epochs, self.cross_entropy, [optimizer], recipe.learning_rate_schedule())]
+        return [self.network_phase("train", recipe, self.cross_entropy)]

@@ -54,5 +54,4 @@ class Decoupling(Method):
         return weighted_mean(losses, differ, max(1.0, self.least * len(batch.y)))
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizer = recipe.network_optimizer(self.net, self.peer)
-        return [Phase("train", recipe.epochs, self.loss, [optimizer], recipe.learning_rate_schedule())]
+        return [self.network_phase("train", recipe, self.loss, self.net, self.peer)]

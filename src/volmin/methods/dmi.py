@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.losses import dmi_loss, joint_matrix
@@ -49,11 +50,10 @@ class DMI(Method):
         return dmi_loss(_mean_over_devices(joint_matrix(self(batch.x).float(), batch.y)))
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizer = recipe.network_optimizer(self.net, lr=self.dmi_lr)
-        return [
-            self.warm_up_phase(recipe, 1.0),
-            Phase("dmi", epochs_of(self.dmi, recipe), self.loss, [optimizer]),
-        ]
+        def optimizers() -> list[Optimizer]:
+            return [recipe.network_optimizer(self.net, lr=self.dmi_lr)]
+
+        return [self.warm_up_phase(recipe, 1.0), Phase("dmi", epochs_of(self.dmi, recipe), self.loss, optimizers)]
 
 
 def _mean_over_devices(joint: Tensor) -> Tensor:

@@ -80,12 +80,11 @@ class Forward(Method):
         reset_parameters(self.net)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizers, schedule = [recipe.network_optimizer(self.net)], recipe.learning_rate_schedule()
         if self.known:
-            return [Phase("train", recipe.epochs, self.loss, optimizers, schedule)]
+            return [self.network_phase("train", recipe, self.loss)]
         return [
             self.warm_up_phase(recipe, self.warm_up),
-            Phase("train", recipe.epochs, self.loss, optimizers, schedule, self.prepare),
+            self.network_phase("train", recipe, self.loss, prepare=self.prepare),
         ]
 
 

@@ -15,10 +15,12 @@ from it after each look.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.exceptions import InputError
@@ -82,17 +84,22 @@ class GCE(Method):
         self.kept = torch.zeros(int(rows.max()) + 1, device=rows.device).scatter(0, rows, torch.cat(kept).float())
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizer, schedule = recipe.network_optimizer(self.net), recipe.learning_rate_schedule()
         if self.truncate is None:
-            return [Phase("train", recipe.epochs, self.loss, [optimizer], schedule)]
+            return [self.network_phase("train", recipe, self.loss)]
+
+        @cache
+        def optimizers() -> list[Optimizer]:
+            # One optimiser for all phases, so that its momentum is kept.
+            return [recipe.network_optimizer(self.net)]
+
+        schedule = recipe.learning_rate_schedule()
         start, length = epochs_of(self.start, recipe), epochs_of(self.refresh, recipe)
-        # One optimiser for all phases, so that its momentum lives on.
-        return [Phase("train", start, self.loss, [optimizer], schedule)] + [
+        return [Phase("train", start, self.loss, optimizers, schedule)] + [
             Phase(
                 "truncated",
                 min(length, recipe.epochs - begin),
                 self.truncated_loss,
-                [optimizer],
+                optimizers,
                 _later(schedule, begin),
                 prepare=self.choose,
             )

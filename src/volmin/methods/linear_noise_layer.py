@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.exceptions import InputError
@@ -62,14 +63,16 @@ class LinearNoiseLayer(Method):
         self.layer.weight.copy_(project_columns(self.layer.weight))
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        # Plain gradients for Q: Adam's scaling of single entries would drown the trace.
-        release = recipe.network_optimizer(self.layer, optimizer="sgd", weight_decay=0.0)
-        release.register_step_pre_hook(lambda *_: self.bound_slope())
-        release.register_step_post_hook(lambda *_: self.project())
-        optimizers, schedule = [recipe.network_optimizer(self.net), release], recipe.learning_rate_schedule()
+        def optimizers() -> list[Optimizer]:
+            # Plain gradients for Q: Adam's scaling of single entries would outweigh the trace.
+            of_layer = recipe.network_optimizer(self.layer, optimizer="sgd", weight_decay=0.0)
+            of_layer.register_step_pre_hook(lambda *_: self.bound_slope())
+            of_layer.register_step_post_hook(lambda *_: self.project())
+            return [recipe.network_optimizer(self.net), of_layer]
+
         return [
             self.warm_up_phase(recipe, self.warm_up),
-            Phase("train", recipe.epochs, self.loss, optimizers, schedule),
+            Phase("train", recipe.epochs, self.loss, optimizers, recipe.learning_rate_schedule()),
         ]
 
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.exceptions import InputError
@@ -105,7 +106,10 @@ class SAdaptation(Method):
 
     def phases(self, recipe: Recipe) -> list[Phase]:
         networks = [self.net] if self.slopes is None else [self.net, self.slopes]
-        optimizers = [recipe.network_optimizer(*networks), recipe.transition_optimizer_for(self.noise)]
+
+        def optimizers() -> list[Optimizer]:
+            return [recipe.network_optimizer(*networks), recipe.transition_optimizer_for(self.noise)]
+
         schedule = recipe.learning_rate_schedule()
         return [
             self.warm_up_phase(recipe, self.warm_up),

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
+from torch.optim import Adam, Optimizer
 
 from volmin import estimation
 from volmin.data.loaders import Batch
@@ -72,6 +72,9 @@ class TRevision(Reweight):
         return revised_nll(self(batch.x), self.transition(batch.x), batch.y)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizer = Adam([*self.net.parameters(), self.slack], self.revision_lr, weight_decay=recipe.weight_decay)
-        revision = Phase("revise", epochs_of(self.revise, recipe), self.revision_loss, [optimizer])
+        def optimizers() -> list[Optimizer]:
+            parameters = [*self.net.parameters(), self.slack]
+            return [Adam(parameters, self.revision_lr, weight_decay=recipe.weight_decay)]
+
+        revision = Phase("revise", epochs_of(self.revise, recipe), self.revision_loss, optimizers)
         return [*super().phases(recipe), revision]

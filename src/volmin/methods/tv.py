@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.exceptions import InputError
@@ -86,9 +87,10 @@ class TV(Method):
         return forward_nll(logits, T, batch.y) - self.gamma * total_variation(probs[a], probs[b]).mean()
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizers = [recipe.network_optimizer(self.net)]
-        if self.T is not None:
-            optimizers.append(recipe.transition_optimizer_for(self.T))
+        def optimizers() -> list[Optimizer]:
+            networks = [recipe.network_optimizer(self.net)]
+            return networks if self.T is None else [*networks, recipe.transition_optimizer_for(self.T)]
+
         return [Phase("train", recipe.epochs, self.loss, optimizers, recipe.learning_rate_schedule())]
 
     def _drawn(self, probs: Tensor, y: Tensor) -> Tensor:

@@ -9,28 +9,29 @@ of T as its corners, so T is found without anchor points.
 
 Reference: Li, Liu, Han, Niu, Sugiyama, "Provably End-to-end Label-Noise Learning without Anchor Points", ICML 2021.
 
-Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``); validation
-loss is a mean over examples, not over batches; with 40 classes or more, the volume is a tangent that is renewed every
-few steps (``volmin.transition.VolumeTangent``). The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at
-ln(1 / (C - 2)): give ``init`` for the former. ``shared_level`` and ``warm_up`` are ours; the latter is for heavy pair
-noise, where the objective has local optima in which two columns of T describe one class, and some seeds end there. A
-start from the smallest simplex around the posteriors of a briefly trained network does not.
+Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``) and evaluated
+on a tangent that is renewed every few steps (``volmin.transition.TangentLogVolume``); validation loss is a mean over
+examples, not over batches. The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at ln(1 / (C - 2)): give
+``init`` for the former. ``shared_level`` and ``warm_up`` are ours. ``warm_up`` is for heavy pair noise, where the
+objective has local optima in which two columns of T describe one class, and some seeds end in them; starting T at the
+smallest simplex around the posteriors of a briefly trained network avoids them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from dataclasses import replace
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.exceptions import InputError
-from volmin.losses import dominant_nll_and_slopes
+from volmin.losses import forward_nll
 from volmin.methods.base import Method
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
-from volmin.transition import MANY_CLASSES, ClosedForm, DominantTransition, VolumeTangent, dominant_parts
+from volmin.transition import DominantTransition, TangentLogVolume
 
 
 class VolMinNet(Method):
@@ -65,34 +66,28 @@ class VolMinNet(Method):
             raise InputError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
         self.T = DominantTransition(num_classes, init, shared_level=shared_level)
         self.lam, self.warm_up = lam, warm_up
-        self.tangent = VolumeTangent(num_classes) if num_classes >= MANY_CLASSES else None
+        self.log_volume = TangentLogVolume(num_classes)
 
     def transition(self, x: Tensor | None = None) -> Tensor:
         return self.T()
 
     def loss(self, batch: Batch, epoch: int) -> Tensor:
-        # forward_nll(logits, T, y) + lam * log_volume(T), in one closed form.
-        return cast("Tensor", ClosedForm.apply(self._objective, self(batch.x), self.T.parameter_matrix(), batch.y))
-
-    def _objective(self, logits: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        if self.tangent is None:
-            return dominant_nll_and_slopes(logits, w, y, lam=self.lam)
-        offset, slope = self.tangent.line(lambda: dominant_parts(w)[0])
-        value, for_logits, for_w, _ = dominant_nll_and_slopes(logits, w, y, tilt=self.lam * slope)
-        return value + self.lam * offset, for_logits, for_w, None
+        T = self.T()
+        return forward_nll(self(batch.x), T, batch.y) + self.lam * self.log_volume(T)
 
     def train(self, mode: bool = True) -> VolMinNet:
-        if self.tangent is not None:
-            self.tangent.forget()
+        self.log_volume.reset()
         return super().train(mode)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        optimizers = [recipe.network_optimizer(self.net), recipe.transition_optimizer_for(self.T)]
-        schedule = recipe.learning_rate_schedule()
+        def optimizers() -> list[Optimizer]:
+            return [recipe.network_optimizer(self.net), recipe.transition_optimizer_for(self.T)]
+
+        train = Phase("train", recipe.epochs, self.loss, optimizers, recipe.learning_rate_schedule())
         if self.warm_up == 0:
-            return [Phase("train", recipe.epochs, self.loss, optimizers, schedule)]
-        train = Phase("train", recipe.epochs, self.loss, optimizers, schedule, prepare=self.start_from_posteriors)
-        return [self.warm_up_phase(recipe, self.warm_up, selection="last"), train]
+            return [train]
+        warm_up = self.warm_up_phase(recipe, self.warm_up, selection="last")
+        return [warm_up, replace(train, prepare=self.start_from_posteriors)]
 
     def start_from_posteriors(self, batches: Iterable[Batch]) -> None:
         """Put T at the minimum volume of the warm-up's posteriors, and the network back to the beginning."""

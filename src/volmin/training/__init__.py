@@ -1,20 +1,10 @@
 """Training: phases over one loop, with selection on noisy validation data and exact resumption."""
 
-from volmin.training.devices import OneDevice, launch
-from volmin.training.loop import (
-    Phase,
-    Recipe,
-    Record,
-    Schedule,
-    Selection,
-    clean_probs,
-    fit,
-    noisy_scores,
-    one_cycle,
-    selected,
-    steps,
-    thread_limit,
-)
+from volmin.training.devices import OneDevice, launch, thread_limit
+from volmin.training.evaluation import Record, clean_probs, noisy_scores, selected
+from volmin.training.loop import fit
+from volmin.training.phase import Phase, selection_rule
+from volmin.training.recipe import Recipe, Schedule, Selection
 
 __all__ = [
     "OneDevice",
@@ -27,8 +17,7 @@ __all__ = [
     "fit",
     "launch",
     "noisy_scores",
-    "one_cycle",
     "selected",
-    "steps",
+    "selection_rule",
     "thread_limit",
 ]

@@ -1,7 +1,6 @@
-"""Where training runs: on one device, or on several through Lightning Fabric.
+"""Devices and threads: one device, or several through Lightning Fabric.
 
-Fabric takes longer to import than a small network to train, so it is asked for only where there is more than one
-device, or where a user brings it.
+Importing Fabric takes longer than training a small network, so it is imported only for more than one device.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from volmin.exceptions import InputError
+from volmin.exceptions import InputError, LostProcessError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-Anything = TypeVar("Anything")
+Value = TypeVar("Value")
 
 
 class OneDevice:
-    """One device, with the names by which the training loop speaks to Fabric.
+    """One device, with the part of Fabric's interface that the training loop uses.
 
     Args:
-        name: ``auto`` for a GPU where there is one, ``gpu`` for whichever kind there is, or a name that torch knows.
+        name: ``auto`` for a GPU where there is one, ``gpu`` for any kind of GPU, or a device name of torch.
     """
 
     global_rank, world_size, is_global_zero = 0, 1, True
@@ -41,23 +40,20 @@ class OneDevice:
     def backward(self, loss: Tensor) -> None:
         loss.backward()
 
-    def broadcast(self, value: Anything) -> Anything:
+    def broadcast(self, value: Value) -> Value:
         return value
-
-    def to_device(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(torch.as_tensor(tensor).to(self.device) for tensor in tensors)
 
 
 def launch(devices: int = 1) -> OneDevice | Fabric:
-    """One device without ceremony; several as data-parallel processes.
+    """One device, or a launched Fabric with ``devices`` data-parallel processes.
 
-    Below ``torchrun`` the processes are there already, maybe on several machines, and ``devices`` counts all of them.
+    Under ``torchrun`` the processes already exist, possibly on several machines, and ``devices`` counts all of them.
     """
     started, here = (int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if here and started != devices:
         raise InputError(
             f"torchrun has started {started} processes, but the number of devices is {devices}: "
-            f"say --devices {started}."
+            f"pass --devices {started}."
         )
     if devices == 1:
         return OneDevice()
@@ -70,18 +66,29 @@ def launch(devices: int = 1) -> OneDevice | Fabric:
 
 
 @contextmanager
-def told_of_lost_processes(fabric: OneDevice | Fabric) -> Iterator[None]:
-    """Say in a line that another process is gone, where the libraries below would show a page of their insides."""
+def lost_processes_reported(fabric: OneDevice | Fabric) -> Iterator[None]:
+    """Turn the communication error of a lost process into a ``LostProcessError``."""
     try:
         yield
     except RuntimeError as error:
-        gone = isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
-        if fabric.world_size == 1 or not gone:
+        lost = isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+        if fabric.world_size == 1 or not lost:
             raise
-        raise ConnectionError(
+        raise LostProcessError(
             f"Process {fabric.global_rank} of {fabric.world_size} has lost another one, which was killed or ended with "
-            "an error of its own. The same command goes on from the last epoch."
+            "an error of its own. The same command resumes from the last epoch."
         ) from None
+
+
+@contextmanager
+def thread_limit(count: int) -> Iterator[None]:
+    """Compute with ``count`` threads. Sums are split among them, so results depend on their number in the last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _device(name: str) -> torch.device:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from volmin.data.augmentation import Augmentation
-from volmin.data.loaders import Batch
+from volmin.data.loaders import Batch, check_labels
 from volmin.exceptions import DataError, InputError
 
 MOST_WORKERS = 16
@@ -147,8 +147,20 @@ class ImageLoader:
         self.per_class = int(counts[counts > 0].min())
 
     def __len__(self) -> int:
-        """Batches of a training epoch."""
+        return -(-len(self.y) // self.batch_size)
+
+    @property
+    def epoch_batches(self) -> int:
+        """Batches of a balanced training epoch."""
         return -(-self.per_class * len(self.y.unique()) // self.batch_size)
+
+    def check_labels(self, num_classes: int) -> None:
+        """Require labels in ``0 .. num_classes - 1``."""
+        check_labels(self.y, num_classes)
+
+    def example(self) -> Tensor | None:
+        """None: images are decoded only when they are needed."""
+        return None
 
     def __iter__(self) -> Iterator[Batch]:
         for images, rows, _ in self._decoded(self.files, torch.arange(len(self.y)).split(self.batch_size)):
