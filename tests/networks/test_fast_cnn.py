@@ -95,3 +95,13 @@ def test_bfloat16_networks_keep_weights_and_gradients_in_full_precision():
     net(torch.randn(8, 3, 20, 20)).square().mean().backward()
     assert {p.dtype for p in net.parameters()} == {torch.float32}
     assert {p.grad.dtype for p in net.parameters()} == {torch.float32}
+
+
+def test_mirror_images_have_the_same_logits_in_evaluation_only():
+    torch.manual_seed(0)
+    net, x = networks.fast_cnn(mirrored=True), torch.randn(8, 3, 32, 32)
+    assert not torch.allclose(net(x), net(x.flip(3)), atol=1e-3)
+    assert torch.allclose(net.eval()(x), net(x.flip(3)), atol=1e-5)
+    plain = networks.fast_cnn().eval()
+    plain.load_state_dict(net.state_dict())
+    assert torch.allclose(net(x), (plain(x) + plain(x.flip(3))) / 2, atol=1e-5)

@@ -26,6 +26,7 @@ def fast_cnn(
     widths: Sequence[int] = (32, 128, 128),
     *,
     dtype: torch.dtype = torch.float32,
+    mirrored: bool = False,
 ) -> nn.Module:
     """A small network for small images that trains well in few epochs on CPUs (497,826 parameters for CIFAR-10).
 
@@ -34,8 +35,9 @@ def fast_cnn(
         in_channels: Number of channels of the images.
         widths: Number of channels of each block.
         dtype: Type in which features are computed; weights and logits are float32.
+        mirrored: Average the features of an image and its mirror image in evaluation.
     """
-    return FastCNN(num_classes, in_channels, widths, dtype=dtype)
+    return FastCNN(num_classes, in_channels, widths, dtype=dtype, mirrored=mirrored)
 
 
 BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
