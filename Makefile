@@ -1,26 +1,54 @@
-# Every target does its own set-up: a fresh clone needs Python 3.11 and pip, nothing else.
+# Every target does its own set-up: a fresh clone needs Python 3.11 or newer and pip, nothing else.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # On Linux, PyTorch's CPU-only build is smaller by gigabytes: see the README for what to put here.
 TORCH_INDEX ?=
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(INDEX)
+LOWEST := .venv-lowest
 
-.PHONY: demo test endure lint docs bench torture clean
+# One thread per process: the tests run in parallel, and small networks gain nothing from threads.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --durations=10
+QUICK := -m "not slow and not cluster"
+HEAVY := -m "slow or cluster"
+# COVERAGE=1 collects coverage over several runs; `make coverage` reports it and holds the floor of pyproject.toml.
+COV = $(if $(COVERAGE),--cov --cov-append --cov-report=)
+
+.PHONY: demo test test-heavy test-all test-lowest coverage endure lint docs bench torture clean
 
 demo: $(VENV)/.installed
 	$(BIN)/volmin demo
 
-# One thread a process: the tests run in parallel, and small networks gain nothing from threads.
+# All tests but those marked slow or cluster.
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+	$(PYTEST) $(QUICK) $(COV)
 
-# The tests ten times, each time in another order: none may depend on what ran before it, or on luck.
+# The tests marked slow or cluster.
+test-heavy: $(VENV)/.installed-dev
+	$(PYTEST) $(HEAVY) $(COV)
+
+# All tests, with their coverage.
+test-all: $(VENV)/.installed-dev
+	rm -f .coverage
+	$(MAKE) test COVERAGE=1
+	$(MAKE) test-heavy COVERAGE=1
+	$(MAKE) coverage
+
+coverage: $(VENV)/.installed-dev
+	$(BIN)/coverage report
+
+# The quick tests with the lowest versions that pyproject.toml allows.
+test-lowest: $(LOWEST)/.installed
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/pytest -n auto $(QUICK) -W default
+
+# The tests ten times, each time in another order: none may depend on the order, or on chance.
 endure: $(VENV)/.installed-dev
 	for order in 1 2 3 4 5 6 7 8 9 10; do \
-		OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --random-order-bucket=module --random-order-seed=$$order || exit 1; \
+		$(PYTEST) --random-order-bucket=module --random-order-seed=$$order || exit 1; \
 	done
 
+# The hooks of .pre-commit-config.yaml run the same commands.
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,7 +70,7 @@ torture: $(VENV)/.installed-dev
 	$(BIN)/python -m torture
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) build dist site .coverage .pytest_cache .ruff_cache
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -53,3 +81,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e ".[dev]"
 	touch $@ $(VENV)/.installed
+
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt $(INDEX) -e ".[test]"
+	touch $@

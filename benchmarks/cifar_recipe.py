@@ -33,21 +33,21 @@ from volmin.networks.registry import BUILDERS
 ROWS, TEST_ROWS = 20_000, 2_000
 
 
-def fast_cnn(num_classes: int, widths: Sequence[int] = (32, 128, 128)) -> FastCNN:
-    """The preset's network, of other widths."""
-    return FastCNN(num_classes, 3, widths, dtype=torch.bfloat16)
+def cifar_cnn(num_classes: int, widths: Sequence[int] = (48, 192, 192), **changes: Any) -> FastCNN:
+    """The preset's network with other settings."""
+    return FastCNN(num_classes, 3, widths, **{"dtype": torch.bfloat16, "mirrored": True, **changes})
 
 
 def random_stem(num_classes: int) -> nn.Module:
     """A network whose first convolution starts at random and is learned."""
-    net = fast_cnn(num_classes)
+    net = cifar_cnn(num_classes)
     net[0] = nn.Conv2d(3, 24, 2)
     return net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
 
 def random_convolutions(num_classes: int) -> nn.Module:
     """A network whose other convolutions start at random."""
-    net = fast_cnn(num_classes)
+    net = cifar_cnn(num_classes)
     for layer in net:
         if isinstance(layer, PassingConv2d):
             nn.Conv2d.reset_parameters(layer)
@@ -69,10 +69,12 @@ class Scaled(nn.Module):
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "random_stem": random_stem,
     "random_convolutions": random_convolutions,
-    "logits_by_9": lambda num_classes: Scaled(1 / 3, fast_cnn(num_classes)),
-    "logits_by_1": lambda num_classes: Scaled(3, fast_cnn(num_classes)),
-    "wide_last": lambda num_classes: fast_cnn(num_classes, (32, 128, 256)),
-    "wide": lambda num_classes: fast_cnn(num_classes, (48, 192, 192)),
+    "logits_by_9": lambda num_classes: Scaled(1 / 3, cifar_cnn(num_classes)),
+    "logits_by_1": lambda num_classes: Scaled(3, cifar_cnn(num_classes)),
+    "single_precision": lambda num_classes: cifar_cnn(num_classes, dtype=torch.float32),
+    "not_mirrored": lambda num_classes: cifar_cnn(num_classes, mirrored=False),
+    "narrow": lambda num_classes: cifar_cnn(num_classes, (32, 128, 128)),
+    "wide": lambda num_classes: cifar_cnn(num_classes, (64, 256, 256)),
 }
 for name, build in NETWORKS.items():
     BUILDERS[name] = lambda shape, num_classes, build=build: build(num_classes)
@@ -81,9 +83,10 @@ AUGMENTATIONS["random_flips"] = ProgressiveCropFlip(alternating=False)
 AUGMENTATIONS["crop_2"] = ProgressiveCropFlip(2)
 CHANGES: dict[str, Mapping[str, Any]] = {
     "the preset": {},
-    "single precision": {"network": "fast_cnn"},
-    "last block of 256 channels, not 128": {"network": "wide_last"},
-    "1.5 times as many channels": {"network": "wide"},
+    "single precision": {"network": "single_precision"},
+    "no mirror images in evaluation": {"network": "not_mirrored"},
+    "two thirds of the channels": {"network": "narrow"},
+    "four thirds of the channels": {"network": "wide"},
     "images of 32 pixels throughout": {"augmentation": "full_size"},
     "random flips": {"augmentation": "random_flips"},
     "crops moved by 2 pixels, not 4": {"augmentation": "crop_2"},

@@ -140,7 +140,9 @@ def ours(share: float, epochs: int = 1, method: str = "volminnet", **options: An
     learner = methods.get(method)(networks.lenet5(10), 10, **options)
 
     def accuracy() -> dict[str, float]:
-        return {"accuracy": (clean_probs(learner, (batch.x for batch in test)).argmax(1) == test.y).double().mean().item()}
+        return {
+            "accuracy": (clean_probs(learner, (batch.x for batch in test)).argmax(1) == test.y).double().mean().item()
+        }
 
     fit(learner, train, val, Recipe(epochs=epochs), measure=accuracy)
 

@@ -1,11 +1,14 @@
-"""Pages that are made from the code and the recorded runs: one per method, the results, and their figures."""
+"""MkDocs hooks that generate the pages of methods, recorded tables, figures and the lists of the API reference."""
 
 from __future__ import annotations
 
 import inspect
 import io
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -18,17 +21,18 @@ from volmin.io.atomic import read_json
 from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
 
-sys.path.append(str(Path(__file__).parents[1]))  # where the harness lies
+sys.path.append(str(Path(__file__).parents[1]))  # torture/ is not part of the package
 from torture import record
 
 RESULTS = Path(__file__).parents[1] / "results"
+API = re.compile(r"<!-- api (volmin[\w.]*) -->")
 SPEED = {
     "epoch": "An epoch of VolMinNet on MNIST, with validation and test, against a textbook loop",
     "sweep": "Four such runs against four textbook loops one after another",
     "step": "A step of VolMinNet, in steps of plain cross-entropy",
     "methods": "An epoch of each method, in epochs of plain cross-entropy",
     "growth": "Growth with rows and classes",
-    "limit": "Against the machine's own limit",
+    "limit": "Against the limit of the machine",
     "memory": "Peak memory",
     "start-up": "Seconds to start",
 }
@@ -57,12 +61,54 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Put the tables of what is recorded where a page asks for them."""
-    for make in (_tables, _recipe, _speed, _torture):
+    """Replace the comments that stand for recorded tables and for the public names of a module."""
+    for make in (_tables, _recipe, _speed, _torture, _names):
         mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
             markdown = markdown.replace(mark, make())
-    return markdown
+    return API.sub(lambda mark: _api(mark[1]), markdown)
+
+
+def public_objects(module_name: str) -> dict[str, Any]:
+    """A module's public classes and functions by name: those of ``__all__``, or those that it defines."""
+    module = import_module(module_name)
+    listed = getattr(module, "__all__", None)
+    found = {name: getattr(module, name) for name in listed or vars(module) if not name.startswith("_")}
+    return {
+        name: value
+        for name, value in found.items()
+        if (inspect.isclass(value) or inspect.isfunction(value))
+        and (value.__module__ == module_name or (listed and value.__module__.startswith("volmin.")))
+    }
+
+
+def _api(module_name: str) -> str:
+    return "\n\n".join(
+        f"::: {_full_name(value)}\n    options: {{heading: {_public_name(module_name, name)}, toc_label: {name}}}"
+        for name, value in public_objects(module_name).items()
+    )
+
+
+def _names() -> str:
+    return "\n".join(
+        f"- [`volmin.{name}`][{_full_name(value)}]: {_first_sentence(value)}."
+        for name, value in public_objects("volmin").items()
+    )
+
+
+def _full_name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _public_name(module_name: str, name: str) -> str:
+    """The shortest path under which the package exports a name."""
+    return f"volmin.{name}" if name in public_objects("volmin") else f"{module_name}.{name}"
+
+
+def _first_sentence(value: Any) -> str:
+    """The first paragraph of a docstring, up to its first full stop."""
+    paragraph = " ".join(inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".")
 
 
 def _torture() -> str:

@@ -17,13 +17,13 @@ from volmin import cli, noise
 from volmin.data import load_dataset
 from volmin.data.splits import noisy_split
 
-torch.set_num_threads(1)  # small nets gain nothing from threads, and the tests run in parallel
-settings.register_profile("patient", deadline=None)  # a machine that is busy is no failure
-settings.load_profile("patient")
+torch.set_num_threads(1)  # small networks gain nothing from threads, and the tests run in parallel
+settings.register_profile("no_deadline", deadline=None)  # a busy machine must not fail a test
+settings.load_profile("no_deadline")
 
 
 class Done(NamedTuple):
-    """How a command ended, and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -32,13 +32,14 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """A function that runs a command in this process: importing torch anew takes longer than most commands."""
-    monkeypatch.setattr("warnings.formatwarning", warnings.formatwarning)  # the command line has its own
+    """Runs a command in this process, because importing torch in a new one takes longer than most commands."""
+    monkeypatch.setattr("warnings.formatwarning", warnings.formatwarning)  # undo what the command line sets
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["volmin", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             cli.main()
+        assert isinstance(end.value.code, int)
         return Done(end.value.code, *capsys.readouterr())
 
     return run
@@ -51,19 +52,19 @@ def digits():
 
 @pytest.fixture(scope="session")
 def noisy_digits(digits):
-    """Digits with 35 % pair noise, and the matrix that made it."""
+    """Digits with 35 % pair noise, and the matrix of that noise."""
     T = noise.pair(10, 0.35)
     return noisy_split(digits.train, T, seed=1), T
 
 
 @pytest.fixture(scope="session")
 def make_clothing1m():
-    """A function that writes a miniature Clothing1M below a folder."""
+    """A function that writes a miniature Clothing1M to a folder."""
     return _make_clothing1m
 
 
 def _make_clothing1m(root, annotations=False):
-    """A miniature: uniform images whose brightness tells the class, odd names, two broken images and one missing."""
+    """Uniform images whose colour encodes the class, with unusual file names, two broken images and one missing."""
     train, test_part = 200, 42
     generator = np.random.default_rng(0)
     clean = np.concatenate([np.repeat(np.arange(14), 10), np.zeros(train - 140, int), np.repeat(np.arange(14), 3)])
@@ -90,7 +91,7 @@ def _make_clothing1m(root, annotations=False):
 
 
 class MislabelledDigits:
-    """All 1,797 digits with 30 % asymmetric noise, and out-of-fold probabilities of a plain classifier."""
+    """All 1,797 digits with 30 % asymmetric noise, and out-of-fold probabilities of logistic regression."""
 
     def __init__(self, seed):
         self.x, self.clean = load_digits(return_X_y=True)
@@ -117,7 +118,7 @@ def audited(mislabelled):
 
 @pytest.fixture
 def exact():
-    """Three classes that separate in most rows: clean posteriors, T, true and noisy labels."""
+    """Three classes that are well separated in most rows: clean posteriors, T, true and noisy labels."""
     generator = np.random.default_rng(0)
     T = np.array([[0.8, 0.1, 0.0], [0.2, 0.6, 0.1], [0.0, 0.3, 0.9]])
     h = generator.dirichlet(np.full(3, 0.1), 1500)

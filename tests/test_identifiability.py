@@ -1,4 +1,6 @@
+import dataclasses
 import importlib.util
+import re
 from itertools import permutations
 
 import numpy as np
@@ -8,7 +10,15 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from volmin import noise
-from volmin.identifiability import bracket, certificate, common_transition_test, dominance_test, hull, scatter
+from volmin.identifiability import (
+    Verdict,
+    bracket,
+    certificate,
+    common_transition_test,
+    dominance_test,
+    hull,
+    scatter,
+)
 
 
 def capped(num_classes, a):
@@ -67,7 +77,7 @@ def test_anchor_points_are_the_best_there_is():
         found = scatter(np.eye(num_classes), bootstraps=0)
         assert found.index == num_classes - 1
         assert found.holds
-        assert found.verdict.startswith("well identified")
+        assert found.verdict is Verdict.WELL_IDENTIFIED
         assert found.score == pytest.approx(1 if num_classes > 2 else 0)
 
 
@@ -88,7 +98,7 @@ def test_posteriors_that_do_not_span_the_simplex_have_index_zero(num_classes):
         assert found.index == 0
         assert found.refuted
         assert found.score == -np.inf
-        assert found.verdict.startswith("not identified")
+        assert found.verdict is Verdict.NOT_IDENTIFIED
 
 
 def test_a_barycentre_outside_the_hull_gives_index_zero():
@@ -150,7 +160,7 @@ def test_classes_that_lack_evidence_are_named(num_classes):
     assert 2 in found.per_class.failing
     assert found.per_class.zeros[2] == 0
     assert found.refuted
-    assert "2" in found.verdict
+    assert re.search(r"condition: .*\b2\b", found.explanation)
 
     never = capped(num_classes, 0.8)
     unsure = scatter(never[never[:, 1] <= 0.2001], bootstraps=0)
@@ -168,9 +178,31 @@ def test_fewer_rows_leave_less_margin():
     assert many.quantile == pytest.approx(many.index)
 
 
-def test_the_border_is_not_called_good():
-    assert scatter(capped(3, 0.7), bootstraps=0).verdict.startswith("borderline")
-    assert "never verify" in scatter(capped(3, 0.9), bootstraps=0).verdict
+@pytest.mark.parametrize(
+    ("num_classes", "a", "verdict", "reason"),
+    [
+        (3, 0.6, Verdict.NOT_IDENTIFIED, "largest noise compatible"),
+        (3, 0.7, Verdict.BORDERLINE, "scatter index 1.10"),
+        (3, 0.9, Verdict.WELL_IDENTIFIED, "never prove"),
+        (10, 0.28, Verdict.BORDERLINE, "scatter index 1.80"),
+        (10, 0.65, Verdict.WELL_IDENTIFIED, "never prove"),
+    ],
+)
+def test_verdict_depends_on_the_margin(num_classes, a, verdict, reason):
+    found = scatter(capped(num_classes, a), bootstraps=0)
+    assert found.verdict is verdict
+    assert reason in found.explanation
+
+
+def test_verdict_uses_the_bootstrap_quantile():
+    found = scatter(capped(3, 0.9), bootstraps=0)
+    assert dataclasses.replace(found, quantile=1.2).verdict is Verdict.BORDERLINE
+
+
+def test_explanation_says_when_nothing_is_proved():
+    found = scatter(capped(3, 0.9), bootstraps=0)
+    assert "no proof" in dataclasses.replace(found, holds=False).explanation
+    assert "no proof" not in found.explanation
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,4 +1,4 @@
-"""The tutorials do what they say: their Python and their commands are run as they stand."""
+"""The Python code and the commands of the tutorials run as printed and give what the text claims."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ TASKS = Path(__file__).parents[1] / "docs" / "tasks"
 
 
 def run_page(path, monkeypatch, names):
-    """Run the blocks of a page in their order; commands are run in this process."""
+    """Execute the blocks of a page in order, commands in this process."""
     for language, block in re.findall(r"^```(python|sh)\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M):
         if language == "python":
             exec(compile(block, path.name, "exec"), names)
@@ -26,7 +26,7 @@ def run_page(path, monkeypatch, names):
     return names
 
 
-def test_from_a_raw_table_to_a_better_classifier(tmp_path, monkeypatch, capsys):
+def test_audit_tutorial_improves_a_classifier(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page(TASKS / "audit.md", monkeypatch, {})
     accuracy = names["accuracy"]
@@ -37,7 +37,7 @@ def test_from_a_raw_table_to_a_better_classifier(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_same_task_in_cleanlab_and_here(tmp_path, monkeypatch):
+def test_cleanlab_tutorial_compares_both_packages(tmp_path, monkeypatch):
     pytest.importorskip("cleanlab")
     monkeypatch.chdir(tmp_path)
     names = run_page(TASKS / "from-cleanlab.md", monkeypatch, {})

@@ -23,12 +23,12 @@ from torture.files import Reader
 from volmin import methods, networks, noise
 from volmin.auditing.decisions import apply_decisions
 from volmin.data import TensorLoader
-from volmin.data.images.folder import load_images
+from volmin.data.images import load_images
 from volmin.data.label_files import read_labels
 from volmin.data.sources import clothing1m
 from volmin.data.sources.cifar import Layout, load_cifar
 from volmin.data.sources.idx import read_parts
-from volmin.data.tables.encoder import TableEncoder, load_table
+from volmin.data.tables import TableEncoder, load_table
 from volmin.experiments import grid, run, spec
 from volmin.experiments.records import read_records, write_records
 from volmin.io.arrays import read_array

@@ -329,8 +329,8 @@ DOORS: dict[str, Door] = {
     "quality.forward_noise_rates": Door(quality.forward_noise_rates, {"T": matrix()}, _finite),
     "quality.backward_noise_rates": Door(quality.backward_noise_rates, {"joint": joint()}),
     "quality.misfit": Door(quality.misfit, {"joint": joint(), "T": matrix()}, _finite),
-    "quality.likeliest_transition": Door(
-        quality.likeliest_transition, {"labels": labels(), "clean_probs": probs()}, _transition
+    "estimation.maximum_likelihood_transition": Door(
+        estimation.maximum_likelihood_transition, {"clean_probs": probs(), "labels": labels()}, _transition
     ),
     "identifiability.scatter": Door(volmin.scatter, {"posteriors": probs()}, lambda found: _finite(found.index), 0.3),
     "identifiability.bracket": Door(identifiability.bracket, {"probs": probs(), "trim": number(0.01)}, _shares),
@@ -452,10 +452,9 @@ def _shown(value: Any) -> str:
 INNER = {
     *(
         f"estimation.{name}"
-        for name in ("checked_posteriors", "confident", "dual", "max_anchors", "percentile_anchors")
+        for name in ("informative_posteriors", "confident", "dual", "max_anchors", "percentile_anchors")
     ),
     *("losses.curriculum_weights", "losses.dominant_nll_and_slopes", "losses.forward_nll_and_slopes"),
-    *("quality.climb_transition", "quality.split_by_label"),
 }
 """Functions behind a door that is tried: what the door lets through is what they get."""
 

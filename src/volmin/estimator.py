@@ -140,8 +140,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the estimator; with ``deep``, also its options as ``options__<name>``."""
         own = super().get_params(deep)
-        nested = {f"{_OPTION}{name}": value for name, value in (self.options or {}).items()}
-        return own | nested if deep else own
+        if deep and isinstance(self.options, Mapping):
+            own |= {f"{_OPTION}{name}": value for name, value in self.options.items()}
+        return own
 
     def set_params(self, **params: Any) -> NoisyLabelClassifier:
         """Set parameters; ``options__<name>`` sets one option of the method and keeps the others."""

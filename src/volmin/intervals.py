@@ -15,18 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from torch import Tensor
 
+from volmin._typing import Array, Numbers
+from volmin.estimation.em import fit_transitions, split_by_label
 from volmin.exceptions import InputError
 from volmin.identifiability import Scatter
-from volmin.quality import (
-    Array,
-    climb_transition,
-    likeliest_transition,
-    split_by_label,
-)
 from volmin.transition import dominant, log_volume, start_value, validate_transition
 from volmin.validation import validate_labels, validate_posteriors
 
@@ -35,9 +30,9 @@ from volmin.validation import validate_labels, validate_posteriors
 class Interval:
     """An estimate between two bounds of one shape."""
 
-    estimate: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    estimate: Array
+    low: Array
+    high: Array
 
 
 @dataclass(frozen=True)
@@ -62,11 +57,11 @@ class Intervals:
 
 
 def bootstrap_intervals(
-    features: ArrayLike | Tensor,
-    labels: ArrayLike | Tensor,
+    features: Numbers,
+    labels: Numbers,
     *,
     num_classes: int | None = None,
-    T: ArrayLike | Tensor | None = None,
+    T: Numbers | None = None,
     lam: float | None = None,
     ridge: float = 0.1,
     replicas: int = 50,
@@ -105,9 +100,9 @@ def bootstrap_intervals(
 
 
 def conditional_intervals(
-    labels: ArrayLike | Tensor,
-    clean_probs: ArrayLike | Tensor,
-    T: ArrayLike | Tensor | None = None,
+    labels: Numbers,
+    clean_probs: Numbers,
+    T: Numbers | None = None,
     *,
     replicas: int = 50,
     level: float = 0.95,
@@ -126,15 +121,15 @@ def conditional_intervals(
     _check(replicas, level)
     h = validate_posteriors(clean_probs, "clean_probs")
     y = validate_labels(labels, *h.shape)
-    likeliest = likeliest_transition(y, h)
+    likeliest = fit_transitions(split_by_label(h, y))[0]
     centre = likeliest if T is None else validate_transition(T, h.shape[1])
     weights = _exponential_weights(len(h), replicas, seed)
-    refitted = climb_transition(split_by_label(y, h, weights), likeliest[None])
+    refitted = fit_transitions(split_by_label(h, y, weights), likeliest[None])
     estimate = (centre[None], h.mean(axis=0)[None])
     return _intervals(estimate, (refitted, weights.T @ h / len(h)), level, conditional=True)
 
 
-def noise_bounds(scatter: Scatter, intervals: Intervals | None, bracket: ArrayLike) -> Array:
+def noise_bounds(scatter: Scatter, intervals: Intervals | None, bracket: Numbers) -> Array:
     """What may be told of class noise rates, (C, 2): their intervals where T is identified, else the bracket.
 
     Args:
@@ -281,7 +276,7 @@ def _exponential_weights(num_rows: int, replicas: int, seed: int) -> Array:
     return weights / weights.mean(axis=0)
 
 
-def _standardised(features: ArrayLike | Tensor) -> Tensor:
+def _standardised(features: Numbers) -> Tensor:
     x = torch.as_tensor(features).detach().cpu().double()
     if x.ndim != 2 or x.numel() == 0:
         raise InputError(f"features must be a filled (N, D) array, but have shape {tuple(x.shape)}; flatten them.")

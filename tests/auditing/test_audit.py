@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import volmin
 from volmin import noise
-from volmin.auditing.inference import with_levels
+from volmin.auditing.inference import with_noise_rates_of
 from volmin.auditing.result import update_transition
 
 
@@ -29,7 +30,7 @@ def blobs(counts, seed=0, spread=0.4):
     return (centres + spread * generator.normal(size=centres.shape)).astype(np.float32), labels
 
 
-def test_features_alone_tell_how_wrong_labels_are_and_which(mislabelled):
+def test_audit_of_features_finds_noise_rate_and_wrong_labels(mislabelled):
     audit = volmin.audit(mislabelled.labels, features=mislabelled.x, random_state=0)
     precision, recall = precision_and_recall(audit, mislabelled.wrong)
     assert abs(audit.noise_rate - mislabelled.wrong.mean()) <= 0.03
@@ -37,13 +38,13 @@ def test_features_alone_tell_how_wrong_labels_are_and_which(mislabelled):
     assert precision >= 0.9
     assert recall >= 0.9
     assert len(audit.histories) == 5
-    # A classifier that learns from the corrected labels beats one that learns from the given ones.
+    # The corrected labels are closer to the truth than the given ones.
     corrected = audit.labels.copy()
     corrected[audit.issues()] = audit.suggested[audit.issues()]
     assert (corrected == mislabelled.clean).mean() > 0.94 > (audit.labels == mislabelled.clean).mean()
 
 
-def test_probabilities_alone(audited, mislabelled):
+def test_audit_of_probabilities_finds_noise_rate_and_wrong_labels(audited, mislabelled):
     precision, recall = precision_and_recall(audited, mislabelled.wrong)
     assert abs(audited.noise_rate - mislabelled.wrong.mean()) <= 0.03
     assert volmin.transition_error(mislabelled.T, audited.transition) <= 0.15
@@ -52,7 +53,7 @@ def test_probabilities_alone(audited, mislabelled):
     assert not audited.histories
 
 
-def test_exact_posteriors_give_the_true_odds_of_every_label(exact):
+def test_exact_posteriors_give_the_true_label_qualities(exact):
     h, T, clean, labels = exact
     audit = volmin.audit(labels, probs=h @ T.T, random_state=0)
     assert np.abs(audit.transition - T).max() < 0.05
@@ -63,7 +64,7 @@ def test_exact_posteriors_give_the_true_odds_of_every_label(exact):
     assert audit.transition[2, 1] > 0.2 > audit.transition[1, 2]
 
 
-def test_the_parts_of_an_audit_agree_with_each_other(audited):
+def test_fields_of_an_audit_are_consistent(audited):
     assert audited.noise_rate == pytest.approx((1 - audited.quality).mean())
     assert np.allclose(audited.transition.sum(axis=0), 1)
     assert audited.joint.sum() == pytest.approx(1)
@@ -72,15 +73,15 @@ def test_the_parts_of_an_audit_agree_with_each_other(audited):
     assert (np.diff(audited.quality[flagged]) >= 0).all()
     assert audited.quality[flagged].mean() <= 0.1
     assert (audited.suggested[flagged] != audited.labels[flagged]).all()
-    doubted = (audited.suggested != audited.labels).sum()
-    assert 0 < len(audited.issues(0.001)) < len(flagged) <= len(audited.issues(1)) == doubted
+    doubtful = (audited.suggested != audited.labels).sum()
+    assert 0 < len(audited.issues(0.001)) < len(flagged) <= len(audited.issues(1)) == doubtful
     assert audited.intervals.noise_rate.low < audited.noise_rate < audited.intervals.noise_rate.high
     assert audited.bracket.shape == (10, 2)
     given, true, share = audited.confusions(1)[0]
     assert audited.joint[given, true] == share == (audited.joint - np.diag(np.diag(audited.joint))).max()
 
 
-def test_the_same_seed_gives_the_same_audit():
+def test_same_random_state_gives_the_same_audit():
     x, y = blobs([60, 60, 60], spread=2)
     model = volmin.NoisyLabelClassifier(epochs=2)
     first, again = (volmin.audit(y, features=x, model=model, random_state=3) for _ in range(2))
@@ -102,7 +103,7 @@ TEXT, FRACTIONS, TUPLES, MIXED = ["c", "a", "b"], [2.5, 0.5, 1.5], [(2, "x"), (0
         *((np.array, names) for names in (TEXT, FRACTIONS)),
     ],
 )
-def test_labels_of_any_type_are_given_back(exact, container, names):
+def test_labels_keep_their_type(exact, container, names):
     h, T, _, codes = exact
     labels = [names[code] for code in codes]
     audit = volmin.audit(container(labels), probs=(h @ T.T)[:, _sorted_order(names)], random_state=0)
@@ -120,7 +121,7 @@ def _sorted_order(names):
         return sorted(range(len(names)), key=lambda code: (type(names[code]).__name__, str(names[code])))
 
 
-def test_tensors_and_a_class_without_labels(exact):
+def test_tensors_and_classes_without_labels_are_accepted(exact):
     h, T, _, labels = exact
     wider = np.zeros((4, 4))
     wider[:3, :3], wider[3, 3] = T, 1
@@ -133,7 +134,7 @@ def test_tensors_and_a_class_without_labels(exact):
 
 
 @pytest.mark.parametrize("model", ["logistic", "forest", "boosting", DecisionTreeClassifier(min_samples_leaf=20)])
-def test_any_classifier_can_judge(model):
+def test_any_classifier_finds_wrong_labels(model):
     x, clean = blobs([150, 150, 150])
     labels = noise.corrupt(clean, noise.pair(3, 0.3), seed=0)
     audit = volmin.audit(labels, features=x, model=model, random_state=0)
@@ -143,33 +144,34 @@ def test_any_classifier_can_judge(model):
     assert audit.provenance["model"] == (model if isinstance(model, str) else "DecisionTreeClassifier")
 
 
-def test_a_label_is_judged_by_a_model_that_has_not_seen_it():
-    # A forest of full depth repeats the labels it has seen: in sample it finds no error at all.
+def test_labels_are_predicted_out_of_fold():
+    # A forest of full depth reproduces its training labels, so that in sample it finds no wrong ones.
     x, clean = blobs([150, 150, 150])
     labels = noise.corrupt(clean, noise.pair(3, 0.3), seed=0)
     forest = RandomForestClassifier(50, random_state=0)
-    with pytest.warns(UserWarning, match="trained on these very labels"):
+    with pytest.warns(UserWarning, match="trained on these labels"):
         seen = volmin.audit(labels, probs=forest.fit(x, labels).predict_proba(x), random_state=0)
     unseen = volmin.audit(labels, features=x, model=forest, random_state=0)
     assert len(seen.issues()) < 10
     assert precision_and_recall(unseen, labels != clean)[1] > 0.8
-    # Nor does a copy of a row give its label away.
+    # A copy of a row in another fold must not reveal its label.
     doubled = volmin.audit(np.tile(labels, 2), features=np.tile(x, (2, 1)), model=forest, random_state=0)
     assert precision_and_recall(doubled, np.tile(labels != clean, 2))[1] > 0.8
 
 
-def test_one_rare_class_is_left_alone_and_named():
+def test_rare_classes_are_not_audited_and_reported():
     x, labels = blobs([200, 200, 2])
-    with pytest.warns(UserWarning, match=r"1 of 3 classes have fewer than 5 rows and are not judged \(2\)"):
+    with pytest.warns(UserWarning, match=r"1 of 3 classes have fewer than 5 rows and are not audited \(2\)"):
         audit = volmin.audit(labels, features=x, model="logistic", random_state=0)
     assert audit.rare == (2,)
     assert (audit.quality[-2:] == 1).all()
     assert audit.transition[:, 2].tolist() == [0, 0, 1]
+    assert audit.intervals is not None
     assert audit.intervals.class_noise_rates.high[2] == 1
     assert "too few rows" in audit.summary()
 
 
-def test_three_hundred_classes(tmp_path):
+def test_many_classes_are_counted_and_saved(tmp_path):
     generator = np.random.default_rng(0)
     clean = np.repeat(np.arange(300), 10)
     labels = np.where(generator.random(3000) < 0.1, (clean + 1) % 300, clean)
@@ -188,7 +190,7 @@ def test_three_hundred_classes(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1_000_000
 
 
-def test_frames_with_text_gaps_and_constants():
+def test_tables_with_text_missing_values_and_constants():
     x, clean = blobs([150, 150, 150])
     labels = noise.corrupt(clean, noise.pair(3, 0.2), seed=0)
     first = x[:, 0].astype(object)
@@ -207,12 +209,42 @@ def test_frames_with_text_gaps_and_constants():
     )
 
 
+def test_frame_has_one_line_per_label(audited):
+    frame = audited.frame()
+    assert frame.columns == ["row", "given", "suggested", "probability_wrong", "flagged"]
+    assert frame["row"].to_list() == list(range(1797))
+    assert frame["given"].to_list() == audited.labels.tolist()
+    assert frame["suggested"].to_list() == audited.suggested.tolist()
+    assert np.array_equal(frame["probability_wrong"].to_numpy(), 1 - audited.quality)
+    assert frame["row"].filter(frame["flagged"]).to_list() == sorted(audited.issues())
+    assert audited.frame(fdr=0.001)["flagged"].sum() == len(audited.issues(0.001))
+
+
+@pytest.mark.parametrize(("names", "expected"), [(["a", "b", "c"], "a"), ([(0,), (1,), (2,)], "(0,)")])
+def test_frame_converts_objects_to_text(exact, names, expected):
+    h, T, _, codes = exact
+    frame = volmin.audit([names[code] for code in codes], probs=h @ T.T, random_state=0).frame()
+    assert frame["given"].to_list()[int(np.flatnonzero(codes == 0)[0])] == expected
+
+
+def test_progress_is_reported_per_fold(capsys):
+    x, labels = blobs([60, 60])
+    calls = []
+    volmin.audit(
+        labels, features=x, model="logistic", folds=3, random_state=0, progress=lambda *call: calls.append(call)
+    )
+    assert calls == [("cross-fitting", done, 3) for done in range(4)]
+    assert capsys.readouterr().err == ""
+    volmin.audit(labels, features=x, model="logistic", folds=3, random_state=0, verbose=True)
+    assert capsys.readouterr().err == "cross-fitting  3/3  0 s left\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({}, "either features or probs"),
         ({"features": np.zeros((10, 2)), "probs": np.full((10, 2), 0.5)}, "either features or probs"),
-        ({"probs": np.full((10, 2), 0.5), "model": "forest"}, "nothing for it to do"),
+        ({"probs": np.full((10, 2), 0.5), "model": "forest"}, "has no effect with probs"),
         ({"features": np.zeros((9, 2))}, "9 rows, but there are 10 labels"),
         ({"probs": np.full((10, 3), 1 / 3)}, "3 columns, but there are 2 classes"),
         ({"features": np.zeros((10, 2)), "model": "oracle"}, "Choose one of: network, logistic, forest, boosting"),
@@ -220,9 +252,11 @@ def test_frames_with_text_gaps_and_constants():
         ({"features": np.array([["x"] * 2] * 10)}, "give a table for text"),
         ({"features": np.zeros((10, 2)), "folds": 1}, "at least 2"),
         ({"probs": np.zeros((10, 2))}, "must sum to one"),
+        ({"probs": np.full((10, 2), 0.5), "level": 1.0}, "level must lie between 0 and 1"),
+        ({"features": np.zeros((10, 2)), "threads": 0}, "threads must be at least 1"),
     ],
 )
-def test_bad_input_says_what_to_do(arguments, message):
+def test_invalid_arguments_are_rejected(arguments, message):
     with pytest.raises(ValueError, match=message):
         volmin.audit(["a"] * 5 + ["b"] * 5, **arguments)
 
@@ -230,7 +264,7 @@ def test_bad_input_says_what_to_do(arguments, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([], "no labels"),
+        ([], "labels is empty"),
         (["a", None, "b"], "1 of 3 labels are missing, the first in row 1"),
         ([1.0, float("nan"), 2.0], "1 of 3 labels are missing"),
         (pd.Series(["a", pd.NA, "b"]), "1 of 3 labels are missing"),
@@ -240,12 +274,12 @@ def test_bad_input_says_what_to_do(arguments, message):
         (["a"] * 50, "There are 1 classes with at least 5 rows"),
     ],
 )
-def test_bad_labels_say_what_to_do(labels, message):
+def test_invalid_labels_are_rejected(labels, message):
     with pytest.raises(ValueError, match=message):
         volmin.audit(labels, features=np.zeros((len(labels), 2)))
 
 
-def test_known_labels_measure_the_audit_and_correct_it(audited, mislabelled):
+def test_check_compares_with_known_true_labels(audited, mislabelled):
     check = audited.check(mislabelled.clean)
     flagged = audited.issues()
     assert check.rows == 1797
@@ -256,16 +290,16 @@ def test_known_labels_measure_the_audit_and_correct_it(audited, mislabelled):
     assert audited.check(some).rows == 360
     with pytest.raises(ValueError, match="holds no label"):
         audited.check([None] * 1797)
-    with pytest.raises(ValueError, match="none of the classes"):
+    with pytest.raises(ValueError, match="not one of the classes"):
         audited.check([11] * 1797)
     with pytest.raises(ValueError, match="1797 rows"):
         audited.check([1])
 
 
-def test_counts_correct_a_wrong_transition_matrix_and_leave_a_right_one():
+def test_update_transition_corrects_a_wrong_matrix_and_keeps_a_right_one():
     truth, wrong = noise.pair(4, 0.4), np.eye(4)
     generator = np.random.default_rng(0)
-    counts = np.stack([generator.multinomial(200, column) for column in truth.T], axis=1)
+    counts = np.stack([generator.multinomial(200, column) for column in truth.T], axis=1).astype(np.float64)
     corrected, little = update_transition(wrong, counts)
     kept, much = update_transition(truth, counts)
     assert volmin.transition_error(truth, corrected) < 0.1
@@ -273,39 +307,50 @@ def test_counts_correct_a_wrong_transition_matrix_and_leave_a_right_one():
     assert little < 10 < much
 
 
-def test_levels_come_from_the_labels_and_the_spread_from_the_simplex():
+def test_noise_rates_come_from_the_joint_and_proportions_from_T():
     T = np.array([[0.5, 0.1, 0.0], [0.3, 0.9, 0.0], [0.2, 0.0, 1.0]])
     joint = np.array([[0.4, 0.0, 0.0], [0.1, 0.3, 0.0], [0.0, 0.0, 0.2]])
-    levelled = with_levels(T, joint)
-    assert np.allclose(levelled[:, 0], [0.8, 0.12, 0.08])
-    assert np.allclose(levelled[:, 1], [0.0, 1.0, 0.0])
-    assert np.allclose(levelled[:, 2], [0.0, 0.0, 1.0])
+    combined = with_noise_rates_of(joint, T)
+    assert np.allclose(combined[:, 0], [0.8, 0.12, 0.08])
+    assert np.allclose(combined[:, 1], [0.0, 1.0, 0.0])
+    assert np.allclose(combined[:, 2], [0.0, 0.0, 1.0])
 
 
-def test_without_scatter_there_are_bounds_and_no_intervals():
-    # Posteriors that never leave the middle of the simplex do not determine T.
+def test_unidentified_T_gives_bounds_instead_of_intervals():
+    # Posteriors near the barycentre of the simplex do not determine T.
     generator = np.random.default_rng(0)
     probs = generator.dirichlet(np.full(3, 60.0), 3000)
     labels = (generator.random((3000, 1)) > probs.cumsum(axis=1)[:, :-1]).sum(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", volmin.transition.DegenerateTransitionWarning)
         audit = volmin.audit(labels, probs=probs, random_state=0)
-    if audit.identified:
-        pytest.fail(f"A scatter index of {audit.scatter.index} from posteriors in the middle.")
+    assert not audit.identified
     assert audit.intervals is None
     assert np.array_equal(audit.noise_bounds, audit.bracket)
     assert "not identified" in audit.summary()
     assert "Between 0.0% and" in audit.summary()
 
 
-def test_logistic_regression_of_ones_own(mislabelled):
+@pytest.mark.parametrize(
+    ("index", "holds", "expected"),
+    [(3.0, True, "T is well identified"), (1.2, True, "T is barely identified"), (0.8, False, "T is not identified")],
+)
+def test_summary_states_identifiability(audited, index, holds, expected):
+    scatter = replace(audited.scatter, index=index, quantile=index, holds=holds)
+    summary = replace(audited, scatter=scatter).summary()
+    assert f"{expected} (scatter index {index:.2f}, above 1 is needed)" in summary
+    assert ("This check can reject T but never prove it." in summary) == (index == 3.0)
+    assert ("check 100 labels drawn at random" in summary) == (index != 3.0)
+
+
+def test_given_classifier_instance_is_used(mislabelled):
     audit = volmin.audit(
         mislabelled.labels, features=mislabelled.x / 16, model=LogisticRegression(C=0.1), random_state=0
     )
     assert precision_and_recall(audit, mislabelled.wrong)[0] > 0.85
 
 
-def test_a_label_cannot_steer_the_terminal(exact):
+def test_summary_escapes_control_characters(exact):
     h, T, _, labels = exact
     names = np.array(["\x1b]0;evil\x07", "one", "two"])  # in sorted order, as the columns of probs
     shown = volmin.audit(names[labels], probs=h @ T.T).summary()

@@ -7,7 +7,7 @@ import pytest
 
 import volmin
 from volmin.data import DataError
-from volmin.data.relabel import write_corrected_folder, write_corrected_table
+from volmin.data.relabelling import write_corrected_folder, write_corrected_table
 
 HEADER = "row,given,suggested,probability_wrong,decision,label\n"
 
@@ -18,7 +18,7 @@ def decisions(tmp_path, *lines):
     return path
 
 
-def test_wrong_labels_are_replaced_and_the_others_stay(tmp_path):
+def test_only_labels_marked_as_wrong_are_replaced(tmp_path):
     path = decisions(tmp_path, "1,b,a,0.99,wrong,a", "2,a,b,0.9,right,", "3,b,a,0.8,unsure,", "0,a,b,0.95,wrong,c")
     corrected = volmin.apply_decisions(["a", "b", "a", "b", "c"], path)
     assert corrected.labels.tolist() == ["c", "a", "a", "b", "c"]
@@ -26,19 +26,19 @@ def test_wrong_labels_are_replaced_and_the_others_stay(tmp_path):
     assert corrected.counts == {"wrong": 2, "right": 1, "unsure": 1}
 
 
-def test_a_table_in_memory_and_without_a_new_label_takes_the_suggestion():
+def test_suggested_label_is_used_without_a_label_column():
     frame = pl.DataFrame({"row": [1], "given": [7], "suggested": [3], "decision": ["Wrong"]})
     assert volmin.apply_decisions(np.array([3, 7]), frame).labels.tolist() == [3, 3]
     assert volmin.apply_decisions([3, 7], pd.DataFrame(frame.to_dict(as_series=False))).labels.tolist() == [3, 3]
 
 
-def test_a_quotation_mark_in_the_middle_of_a_cell_is_refused(tmp_path):
+def test_malformed_csv_is_rejected(tmp_path):
     path = decisions(tmp_path, '1,b,a,0."99,wrong,a')
     with pytest.raises(DataError, match=r"decisions.csv cannot be read: CSV malformed"):
         volmin.apply_decisions(["a", "b"], path)
 
 
-def test_labels_that_look_like_formulas_or_numbers_find_their_way_back(tmp_path):
+def test_labels_that_look_like_formulas_round_trip(tmp_path):
     path = decisions(tmp_path, """0,'=1+2,"a ""b"",\nc",1,wrong,"a ""b"",\nc" """.strip(), "2,-1,'=1+2,1,wrong,'=1+2")
     labels = ["=1+2", 'a "b",\nc', "-1"]
     assert volmin.apply_decisions(labels, path).labels.tolist() == ['a "b",\nc', 'a "b",\nc', "=1+2"]
@@ -51,15 +51,15 @@ def test_labels_that_look_like_formulas_or_numbers_find_their_way_back(tmp_path)
         ("x,a,b,1,wrong,b", "rows are numbered from 0 to 2"),
         ("0,b,a,1,wrong,a", "row 0 is labelled 'b', but its label is 'a': the decisions belong to another table"),
         ("0,a,b,1,perhaps,b", "the decision is 'perhaps', but must be wrong, right, unsure"),
-        ("0,a,z,1,wrong,z", "the new label 'z' is none of the classes"),
+        ("0,a,z,1,wrong,z", "the new label 'z' is not one of the classes"),
     ],
 )
-def test_decisions_that_do_not_fit_are_refused(tmp_path, line, message):
+def test_decisions_that_do_not_fit_the_labels_are_rejected(tmp_path, line, message):
     with pytest.raises(DataError, match=message):
         volmin.apply_decisions(["a", "b", "b"], decisions(tmp_path, line))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_missing_file_and_missing_columns_are_rejected(tmp_path):
     with pytest.raises(DataError, match="There is no file of decisions"):
         volmin.apply_decisions(["a", "b"], tmp_path / "none.csv")
     (tmp_path / "other.csv").write_text("row,given\n0,a\n")
@@ -69,7 +69,7 @@ def test_other_files_are_refused(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16"])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_a_corrected_csv_differs_in_its_labels_only(tmp_path, encoding, ending):
+def test_corrected_csv_differs_only_in_its_labels(tmp_path, encoding, ending):
     lines = [
         "id;name;label",
         '001;"Müller; Jo";cat',
@@ -105,7 +105,7 @@ def test_corrected_parquet_and_npz_keep_their_types(tmp_path):
         write_corrected_table(tmp_path / "t.npz", tmp_path / "c.csv", "y", {})
 
 
-def test_a_corrected_folder_is_new_and_complete(tmp_path):
+def test_corrected_folder_is_a_new_complete_copy(tmp_path):
     root = tmp_path / "images"
     for name in ("cat/1.png", "cat/deep/2.png", "dog/1.png"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -120,8 +120,8 @@ def test_a_corrected_folder_is_new_and_complete(tmp_path):
         write_corrected_folder(root, out, images, np.array(["dog", "cat", "dog"]))
 
 
-def test_arrays_of_any_name_are_kept(tmp_path):
-    """``np.savez(file, **arrays)`` would take some names for its own arguments."""
+def test_corrected_npz_keeps_arrays_of_any_name(tmp_path):
+    """``np.savez(file, **arrays)`` would treat some names as its own arguments."""
     np.savez(tmp_path / "t.npz", y=np.array([5, 6]), x=np.eye(2))
     with zipfile.ZipFile(tmp_path / "t.npz") as old, zipfile.ZipFile(tmp_path / "named.npz", "w") as new:
         new.writestr("allow_pickle.npy", old.read("x.npy"))

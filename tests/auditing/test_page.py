@@ -1,4 +1,4 @@
-"""The report in a real browser: filters, decisions, the download, and labels that would like to be code."""
+"""The report in a browser: filters, decisions, the download, and labels that contain code."""
 
 import csv
 import shutil
@@ -45,7 +45,7 @@ def page(browser, named, mislabelled, tmp_path):
     context.close()
 
 
-def test_decisions_are_ticked_downloaded_and_applied(page, named, tmp_path):
+def test_decisions_are_stored_downloaded_and_applied(page, named, tmp_path):
     rows = named.issues()
     cards = page.locator("article")
     assert cards.count() == 24
@@ -60,7 +60,7 @@ def test_decisions_are_ticked_downloaded_and_applied(page, named, tmp_path):
     page.locator(f'article[data-row="{rows[25]}"] input[value=wrong]').check()
     other = next(name for name in NAMES if name not in (named.labels[rows[25]], named.suggested[rows[25]]))
     page.locator(f'article[data-row="{rows[25]}"] select').select_option(label=other)
-    page.reload()  # nothing is lost
+    page.reload()  # decisions are kept
     with page.expect_download() as download:
         page.get_by_role("button", name="download 4 decisions").click()
     path = tmp_path / "decisions.csv"
@@ -76,7 +76,7 @@ def test_decisions_are_ticked_downloaded_and_applied(page, named, tmp_path):
     assert corrected.labels[rows[25]] == other
 
 
-def test_filters_by_label_and_pair(page, named):
+def test_labels_are_filtered_by_label_pair_and_decision(page, named):
     rows = named.issues()
     script = np.flatnonzero(named.classes == NAMES[0])[0]
     page.locator("#given").select_option(value=str(script))
@@ -98,7 +98,7 @@ def test_filters_by_label_and_pair(page, named):
     assert f"of {len(rows)}" in page.locator("#shown").text_content()
 
 
-def test_it_can_be_used_by_keyboard_alone(page, named):
+def test_decisions_can_be_made_by_keyboard(page, named):
     first = page.locator("article input").first
     first.focus()
     page.keyboard.press("Space")
@@ -109,7 +109,7 @@ def test_it_can_be_used_by_keyboard_alone(page, named):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_background(page, scheme):
+def test_text_contrasts_with_the_background(page, scheme):
     page.emulate_media(color_scheme=scheme)
     ink, paper = page.evaluate(
         "() => ['color', 'backgroundColor'].map(key => getComputedStyle(document.body)[key])"

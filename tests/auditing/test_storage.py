@@ -18,7 +18,7 @@ def folder(audited, mislabelled, tmp_path):
     return tmp_path / "audit"
 
 
-def test_files_say_what_the_audit_says(folder, audited):
+def test_files_hold_the_fields_of_the_audit(folder, audited):
     with (folder / "issues.csv").open(encoding="utf-8", newline="") as file:
         issues = list(csv.DictReader(file))
     rows = audited.issues()
@@ -36,17 +36,19 @@ def test_files_say_what_the_audit_says(folder, audited):
     assert content["flagged"] == len(rows)
 
 
-def test_an_audit_read_back_says_the_same(folder, audited, tmp_path):
+def test_loaded_audit_equals_the_saved_one(folder, audited, tmp_path):
     again = volmin.Audit.load(folder)
     assert again.summary() == audited.summary()
     assert again.issues().tolist() == audited.issues().tolist()
+    assert again.scatter is not None
     assert again.scatter.verdict == audited.scatter.verdict
+    assert again.intervals is not None
     assert np.array_equal(again.intervals.transition.low, audited.intervals.transition.low)
     again.to_html(tmp_path / "again.html")
     assert "most suspicious" in (tmp_path / "again.html").read_text()
 
 
-def test_what_is_no_finished_audit_is_refused(folder, tmp_path):
+def test_missing_unknown_and_damaged_audits_are_rejected(folder, tmp_path):
     with pytest.raises(DataError, match="holds no finished audit"):
         volmin.Audit.load(tmp_path)
     content = read_sealed_json(folder / "audit.json")
@@ -69,7 +71,7 @@ def test_what_is_no_finished_audit_is_refused(folder, tmp_path):
         *({"histories": 5}, {"histories": [[1]]}, {"provenance": 0.5}),
     ],
 )
-def test_an_audit_of_another_form_is_refused_even_where_its_checksum_is_right(folder, changes):
+def test_malformed_content_with_a_valid_checksum_is_rejected(folder, changes):
     content = read_sealed_json(folder / "audit.json")
     (name,) = changes
     if isinstance(content[name], dict) and isinstance(changes[name], dict):
@@ -81,7 +83,7 @@ def test_an_audit_of_another_form_is_refused_even_where_its_checksum_is_right(fo
 
 @pytest.mark.parametrize("name", ["audit.json", "labels.parquet"])
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-def test_a_flipped_bit_of_an_audit_is_noticed(folder, name, place):
+def test_flipped_bit_is_detected(folder, name, place):
     content = bytearray((folder / name).read_bytes())
     content[int(place * len(content))] ^= 1
     (folder / name).write_bytes(content)
@@ -89,21 +91,35 @@ def test_a_flipped_bit_of_an_audit_is_noticed(folder, name, place):
         volmin.Audit.load(folder)
 
 
-def test_two_processes_do_not_write_one_audit(folder, audited):
+def test_save_fails_while_another_process_holds_the_folder(folder, audited):
     before = (folder / "audit.json").read_bytes()
     with only_process(folder), pytest.raises(BusyError, match="Another process is at work"):
         audited.save(folder)
     assert (folder / "audit.json").read_bytes() == before
 
 
-def test_a_failed_save_leaves_no_audit_that_looks_finished(folder, audited):
+def test_failed_save_leaves_no_audit_json(folder, audited):
     with pytest.raises(ValueError, match="one entry per label: 1797, not 3"):
         audited.save(folder, examples=np.zeros((3, 1, 8, 8), np.uint8))
     assert not (folder / "audit.json").exists()
     assert not list(folder.glob(".*"))
 
 
-def test_labels_are_no_formulas_and_no_html(exact, tmp_path):
+def test_examples_must_have_a_row_per_label(audited, tmp_path):
+    with pytest.raises(ValueError, match="one entry per label: 1797, not 3"):
+        audited.to_html(tmp_path / "page.html", examples={"text": ["a", "b", "c"]})
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_of_format_1_without_checksums_load(folder, audited):
+    content = json.loads((folder / "audit.json").read_text())
+    assert content["format"] == 1
+    del content["seal"]
+    (folder / "audit.json").write_text(json.dumps(content))
+    assert np.array_equal(volmin.Audit.load(folder).joint, audited.joint)
+
+
+def test_labels_are_escaped_in_csv_and_html(exact, tmp_path):
     h, T, _, codes = exact
     names = np.array(["=HYPERLINK(1)", "<script>alert(1)</script>", "plain"])
     order = names.argsort()
@@ -119,7 +135,7 @@ def test_labels_are_no_formulas_and_no_html(exact, tmp_path):
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
-def test_a_page_stays_small_however_many_rows(tmp_path):
+def test_page_size_is_bounded_for_many_rows(tmp_path):
     generator = np.random.default_rng(0)
     clean = generator.integers(0, 3, 20_000)
     labels = np.where(generator.random(20_000) < 0.3, (clean + 1) % 3, clean)

@@ -47,7 +47,7 @@ def result_of(out):
         (["train", "--dataset", "TABLE", "--label", "kinds", "--labels", "a.npy"], "leave out --labels"),
         (["train", "--dataset", "TABLE.xlsx", "--label", "kinds"], "or give the path of a table (.csv"),
         (["train", "--dataset", "EMPTY"], "has no folders: put the images of each class into a folder"),
-        (["train", "--labels", "nowhere.npy"], "There is no file of labels at nowhere.npy"),
+        (["train", "--labels", "nowhere.npy"], "There is no label file at nowhere.npy"),
         (["train", "--label", "kinds"], "no columns to choose from"),
         (["list", "colours"], "no list of 'colours'"),
         (["fly"], "No such command"),

@@ -39,8 +39,8 @@ def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_pa
         "interval",
         "flagged",
         "T is well identified",
-        "known labels",
-        "Counted in",
+        "known true label",
+        "Corrected by these rows",
         "Next: open",
     ):
         assert words in shown
@@ -144,7 +144,9 @@ def test_a_table_of_images_with_true_labels(command, mislabelled, tmp_path):
     )
     code, shown, _ = command(*audit, "--out", tmp_path / "audit")
     assert code == 0
-    assert f"200 known labels: {mislabelled.wrong[:200].mean():.1%} of them were wrong" in " ".join(shown.split())
+    assert f"In 200 rows with a known true label, {mislabelled.wrong[:200].mean():.1%} of the given labels" in " ".join(
+        shown.split()
+    )
 
 
 def rows_of(clean, seed=0):
@@ -164,10 +166,10 @@ def test_a_table_as_people_have_them(command, tmp_path, encoding):
         lines.append(f'{first},{y:.3f},1,"note, with\nline {row % 4}","{names[labels[row]]}"')
     lines += [lines[-1], *["0,0,1,x,selten"] * 2]
     path = people(tmp_path, "\n".join(lines) + "\n", encoding)
-    with pytest.warns(UserWarning, match=r"fewer than 5 rows and are not judged \(selten\)"):
+    with pytest.warns(UserWarning, match=r"fewer than 5 rows and are not audited \(selten\)"):
         code, shown, err = command("audit", path, "--label", "job", "--model", "logistic", "--out", tmp_path / "audit")
     assert code == 0, err
-    assert "1 class has too few rows to be judged, so their labels count as right: selten" in shown
+    assert "1 class has too few rows, so its labels are assumed to be correct: selten" in shown
     issues = pl.read_csv(tmp_path / "audit" / "issues.csv")
     assert (labels != clean)[issues["row"].to_numpy()].mean() > 0.9
     assert set(issues["given"]) <= {"Gärtner", "Koch, Bäcker", "'=Arzt"}

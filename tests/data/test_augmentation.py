@@ -6,11 +6,11 @@ from volmin.data import AUGMENTATIONS, CropFlip, ProgressiveCropFlip, TensorLoad
 
 
 def images(count=6, side=5):
-    """Images whose every pixel is different."""
+    """Images with pairwise different pixels."""
     return torch.arange(count * 2 * side * side).view(count, 2, side, side)
 
 
-def test_each_image_is_the_crop_and_mirror_image_that_its_choices_say():
+def test_images_are_cropped_and_mirrored_by_their_choices():
     x = images()
     choices = torch.tensor([[2, 2, 0], [0, 0, 0], [4, 1, 0], [2, 2, 1], [0, 4, 1], [3, 3, 1]])
     augmented = CropFlip(padding=2)(x, choices)
@@ -18,21 +18,34 @@ def test_each_image_is_the_crop_and_mirror_image_that_its_choices_say():
     for image, whole, (top, left, mirrored) in zip(augmented, padded, choices.tolist(), strict=True):
         crop = whole[:, top : top + 5, left : left + 5]
         assert torch.equal(image, crop.flip(2) if mirrored else crop)
-    assert torch.equal(augmented[0], x[0]), "the middle is the image itself"
+    assert torch.equal(augmented[0], x[0]), "the central crop is the image itself"
 
 
-def test_choices_cover_all_places_evenly():
+def test_choices_are_uniform_over_places():
     choices = CropFlip().draw(torch.arange(9 * 9 * 2 * 200), torch.Generator().manual_seed(0))
     counts = torch.bincount(choices[:, 0] * 18 + choices[:, 1] * 2 + choices[:, 2], minlength=162)
     assert len(counts) == 162
     assert (counts - 200).abs().max() < 5 * 200**0.5
 
 
-def test_augmented_images_are_what_convolutions_on_cpus_like():
+def test_augmented_images_are_channels_last_bytes():
     x = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
     out = AUGMENTATIONS["crop_flip"](x, torch.zeros(4, 3, dtype=torch.long))
     assert out.dtype == torch.uint8
     assert out.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_crops_lie_inside_and_half_are_mirrored():
+    augment = AUGMENTATIONS["inner_crop_flip"]
+    x = torch.arange(256).expand(200, 1, 256, 256)
+    choices = augment.draw(torch.arange(200), torch.Generator().manual_seed(0))
+    crops = augment(x, choices)
+    assert crops.shape == (200, 1, 224, 224)
+    ends = crops[:, 0, 0, [0, -1]]
+    lefts, mirrored = ends.min(1).values, ends[:, 0] > ends[:, 1]
+    assert (ends.max(1).values - lefts == 223).all()
+    assert (lefts.min(), lefts.max()) == (0, 32)
+    assert 70 < mirrored.sum() < 130
 
 
 @pytest.mark.parametrize(("done", "side"), [(0.0, 20), (0.33, 20), (0.34, 26), (0.66, 26), (0.67, 32), (1.0, 32)])
@@ -94,22 +107,24 @@ def loader(**settings):
     return TensorLoader(x, torch.arange(20), 8, augment=CropFlip(1), **settings)
 
 
-def test_an_epoch_of_augmented_batches_is_a_function_of_its_seed():
+def test_augmented_epoch_is_a_function_of_the_seed():
     first, again, other = (torch.cat([batch.x for batch in loader().shuffled(seed)]) for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-def test_augmentation_neither_changes_the_order_nor_touches_evaluation():
+def test_augmentation_changes_neither_order_nor_evaluation():
     plain = TensorLoader(images(20), torch.arange(20), 8)
     for augmented, batch in zip(loader().shuffled(3), plain.shuffled(3), strict=True):
         assert torch.equal(augmented.y, batch.y)
+        assert augmented.index is not None
+        assert batch.index is not None
         assert torch.equal(augmented.index, batch.index)
         assert not torch.equal(augmented.x, batch.x)
     assert torch.equal(torch.cat([batch.x for batch in loader()]), images(20))
 
 
-def test_devices_see_the_images_that_one_device_would_see():
+def test_several_devices_get_the_images_of_one_device():
     whole = {int(y): x for batch in loader().shuffled(5) for x, y in zip(batch.x, batch.y, strict=True)}
     for rank in (0, 1):
         for batch in loader().shuffled(5, rank, 2):
@@ -117,7 +132,7 @@ def test_devices_see_the_images_that_one_device_would_see():
                 assert torch.equal(x, whole[int(y)])
 
 
-def test_images_stay_bytes_in_memory_and_are_normalised_batch_by_batch():
+def test_images_stay_bytes_and_are_normalised_per_batch():
     x = images(20).to(torch.uint8)
     batches = loader(normalize=lambda x: x.float() / 255)
     batches.x = x

@@ -19,7 +19,7 @@ class Malicious:
         return (pytest.fail, ("a pickle was executed",))
 
 
-def test_the_sets_of_cifar_n(tmp_path):
+def test_label_sets_of_cifar_n(tmp_path):
     torch.save(SETS, tmp_path / "human.pt")
     path, key = find_labels(f"{tmp_path}/human.pt:worse_label")
     assert read_labels(path, key).tolist() == [0, 2, 2, 1]
@@ -33,8 +33,8 @@ def test_the_sets_of_cifar_n(tmp_path):
     assert read_labels(path, "worse_label").tolist() == [0, 2, 2, 1]
 
 
-def test_sets_that_an_older_numpy_wrote(tmp_path):
-    """NumPy 1 names its functions by another module; the file's bytes differ by that name alone."""
+def test_label_sets_of_numpy_1(tmp_path):
+    """NumPy 1 has its functions in another module; its files differ by that name only."""
     torch.save(SETS, tmp_path / "new.pt", _use_new_zipfile_serialization=False)
     old = (tmp_path / "new.pt").read_bytes().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
     assert b"numpy.core.multiarray" in old
@@ -42,7 +42,7 @@ def test_sets_that_an_older_numpy_wrote(tmp_path):
     assert read_labels(tmp_path / "old.pt", "worse_label").tolist() == [0, 2, 2, 1]
 
 
-def test_nothing_in_a_file_is_executed(tmp_path):
+def test_pickled_code_is_not_executed(tmp_path):
     torch.save({"worse_label": Malicious()}, tmp_path / "evil.pt")
     with pytest.raises(DataError, match="cannot be read safely"):
         read_labels(tmp_path / "evil.pt", "worse_label")
@@ -54,27 +54,27 @@ def test_nothing_in_a_file_is_executed(tmp_path):
         read_labels(tmp_path / "text.pt")
 
 
-def test_arrays_and_tables(tmp_path):
+def test_labels_in_arrays_and_tables(tmp_path):
     np.save(tmp_path / "a.npy", np.array([1.0, 0.0, 2.0]))
     assert read_labels(tmp_path / "a.npy").tolist() == [1, 0, 2]
     (tmp_path / "b.csv").write_text("noisy\ncat\ndog\n")
     assert read_labels(tmp_path / "b.csv").tolist() == ["cat", "dog"]
     (tmp_path / "c.csv").write_text("id,noisy\n1,cat\n2,dog\n")
     assert read_labels(tmp_path / "c.csv", "noisy").tolist() == ["cat", "dog"]
-    with pytest.raises(DataError, match="Say which column .* id, noisy"):
+    with pytest.raises(DataError, match="Name the label column .* id, noisy"):
         read_labels(tmp_path / "c.csv")
     np.save(tmp_path / "d.npy", np.zeros((3, 2)))
     with pytest.raises(DataError, match=r"one label per row, but holds float64 of shape \(3, 2\)"):
         read_labels(tmp_path / "d.npy")
 
 
-def test_names_of_files_and_keys(tmp_path):
+def test_file_names_and_keys_are_separated(tmp_path):
     odd = tmp_path / "a:b.npy"
     odd.touch()
     assert find_labels(str(odd)) == (odd, None)
     assert find_labels(f"{odd}:key") == (odd, "key")
     for text, message in (
-        (f"{tmp_path}/no.npy", "no file of labels at"),
+        (f"{tmp_path}/no.npy", "no label file at"),
         (str(tmp_path / "x.txt"), "must end in .npy"),
     ):
         (tmp_path / "x.txt").touch()
@@ -82,23 +82,23 @@ def test_names_of_files_and_keys(tmp_path):
             find_labels(text)
 
 
-def test_labels_must_fit_the_training_part():
+def test_labels_that_do_not_fit_the_training_part_are_refused():
     classes = ("cat", "dog")
     assert number_labels(np.array([1, 0]), classes, 2, "f").tolist() == [1, 0]
     assert number_labels(np.array(["dog", "cat"]), classes, 2, "f").tolist() == [1, 0]
     assert number_labels(np.array([True, False]), (False, True), 2, "f").tolist() == [1, 0]
     for labels, message in (
         (np.array([0]), "f holds 1 labels, but the training part has 2 rows"),
-        (np.array([0, 2]), "must lie in 0..1, but span 0..2"),
-        (np.array(["dog", "<b>bird</b>"]), "no classes: '<b>bird</b>'. The classes are: cat, dog"),
+        (np.array([0, 2]), r"f: labels must lie in 0\.\.1.* but span 0\.\.2"),
+        (np.array(["dog", "<b>bird</b>"]), "not classes: '<b>bird</b>'. The classes are: cat, dog"),
     ):
         with pytest.raises(DataError, match=message):
             number_labels(labels, classes, 2, "f")
 
 
 @pytest.mark.parametrize("damage", range(0, 200, 7))
-def test_a_damaged_file_of_label_sets_is_refused_or_read(damage, tmp_path):
-    """The reader of such files raises whatever a broken pickle makes it raise."""
+def test_damaged_label_sets_are_refused_or_read(damage, tmp_path):
+    """A damaged pickle may raise anything in torch.load."""
     torch.save({"worse": np.arange(4)}, tmp_path / "a.pt")
     content = bytearray((tmp_path / "a.pt").read_bytes())
     start = content.index(b"worse") - 20

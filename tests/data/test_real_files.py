@@ -1,4 +1,4 @@
-"""The official files, where they are: VOLMIN_TEST_DATA names a folder with the folders or archives as they come."""
+"""Tests of the official files, if present: VOLMIN_TEST_DATA names the folder that holds their folders or archives."""
 
 import os
 from pathlib import Path
@@ -33,4 +33,4 @@ def test_counts_order_and_statistics(name, shape, train, test, first_classes):
     if name != "mnist":
         assert min(counts) == max(counts)
     if name != "cifar100":  # standardised by the statistics of CIFAR-10, as in the VolMinNet code
-        assert data.normalize(data.train.x[:5000]).mean().item() == pytest.approx(0, abs=0.03)
+        assert data.normalize(data.train.tensor[:5000]).mean().item() == pytest.approx(0, abs=0.03)

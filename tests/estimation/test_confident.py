@@ -5,7 +5,8 @@ from volmin import noise, transition_error
 from volmin.estimation.confident import confident, confident_joint, confident_thresholds
 
 
-def audit_case(C=5, n=4000, seed=0):
+def posteriors_and_labels(C=5, n=4000, seed=0):
+    """Exact noisy posteriors, and noisy labels."""
     generator = np.random.default_rng(seed)
     clean = generator.dirichlet([0.3] * C, n)
     T = noise.asymmetric(C, 0.3, seed)
@@ -14,9 +15,9 @@ def audit_case(C=5, n=4000, seed=0):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_agrees_with_cleanlab(seed):
+def test_joint_and_transition_agree_with_cleanlab(seed):
     count = pytest.importorskip("cleanlab.count")
-    probs, labels = audit_case(seed=seed)
+    probs, labels = posteriors_and_labels(seed=seed)
     theirs = count.compute_confident_joint(labels, probs)
     np.testing.assert_allclose(confident_joint(probs, labels), theirs, atol=1)  # theirs is rounded to whole counts
     np.testing.assert_allclose(confident(probs, labels), count.estimate_latent(theirs, labels)[1], atol=3e-3)
@@ -27,12 +28,12 @@ def test_thresholds_are_mean_self_confidence():
     np.testing.assert_allclose(confident_thresholds(probs, np.array([0, 0, 1])), [0.7, 0.8, np.inf])
 
 
-def test_rows_of_the_joint_are_the_label_counts():
-    probs, labels = audit_case()
+def test_rows_of_the_joint_sum_to_the_label_counts():
+    probs, labels = posteriors_and_labels()
     np.testing.assert_allclose(confident_joint(probs, labels).sum(axis=1), np.bincount(labels))
 
 
-def test_separable_classes_are_recovered():
+def test_transition_of_separable_classes_is_recovered():
     C, T = 4, noise.pair(4, 0.45)
     clean = np.random.default_rng(0).integers(0, C, 40_000)
     doubt = 0.2 * np.random.default_rng(1).random((len(clean), 1))

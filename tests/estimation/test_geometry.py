@@ -1,26 +1,26 @@
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import check_grad
 
-from volmin import noise, transition_error
+from volmin import noise, transition, transition_error
 from volmin.estimation.geometry import (
+    INFEASIBLE,
     PENALTIES,
-    REFUSED,
+    column_normalised,
     coreset,
-    dominant,
     soft_hinge,
     soft_to_hard,
-    unmix,
 )
 
 
 def scattered(C, n=1500, seed=0):
-    """Clean posteriors without an anchor point: nobody is surer than 80 %."""
+    """Clean posteriors without anchor points: none exceeds 0.8."""
     clean = np.random.default_rng(seed).dirichlet([0.7] * C, 5 * n)
     return clean[clean.max(axis=1) < 0.8][:n]
 
 
-def test_gradient_of_the_soft_hinge():
+def test_gradient_of_the_soft_hinge_matches_finite_differences():
     generator = np.random.default_rng(0)
     columns, share = scattered(4, 50).T, np.full(50, 1 / 50)
     w = generator.normal(-1, 0.5, 16)
@@ -35,16 +35,16 @@ def test_gradient_of_the_soft_hinge():
     np.testing.assert_array_equal(gradient(w).reshape(4, 4).diagonal(), 0)
 
 
-def test_a_reflected_matrix_is_refused():
-    A = np.array([[1, 0.9, 0.01], [0.9, 1, 0.9], [0.01, 0.9, 1]])  # dominant, yet its determinant is negative
+def test_matrix_with_negative_determinant_is_infeasible():
+    A = np.array([[1, 0.9, 0.01], [0.9, 1, 0.9], [0.01, 0.9, 1]])  # dominant, but its determinant is negative
     w = np.log(A / np.maximum(1 - A, 1e-9)).ravel()
-    assert np.linalg.det(dominant(w, 3)[0]) < 0
-    assert soft_hinge(w, scattered(3, 20).T, np.full(20, 1 / 20), 10.0)[0] == REFUSED
+    assert np.linalg.det(column_normalised(w, 3)[0]) < 0
+    assert soft_hinge(w, scattered(3, 20).T, np.full(20, 1 / 20), 10.0)[0] == INFEASIBLE
 
 
 @pytest.mark.parametrize("T", [noise.pair(4, 0.45), noise.asymmetric(3, 0.4, seed=1)])
 def test_exact_posteriors_determine_the_simplex(T):
-    """No anchor points, pair noise: only the smallest simplex is left."""
+    """Without anchor points, only the volume determines T."""
     path = soft_to_hard(scattered(len(T)) @ T.T, np.ones(1500), max_iterations=100)
     assert [point.penalty for point in path] == list(PENALTIES)
     assert transition_error(T, path[-1].transition) < 0.03
@@ -53,16 +53,13 @@ def test_exact_posteriors_determine_the_simplex(T):
     assert volumes[-1] == pytest.approx(np.linalg.slogdet(T)[1], abs=0.1)
 
 
-def test_rows_inside_stay_and_rows_outside_move_to_the_boundary():
-    T = noise.pair(3, 0.3)
-    inside = scattered(3, 100) @ T.T
-    np.testing.assert_allclose(unmix(inside, T, steps=2000) @ T.T, inside, atol=1e-3)
-    outside = unmix(np.array([[0.98, 0.01, 0.01]]), T, steps=2000)
-    assert outside.min() == pytest.approx(0, abs=1e-3)
-    assert outside.sum() == pytest.approx(1)
+def test_numpy_parametrisation_equals_the_trainable_one():
+    w = np.random.default_rng(0).normal(size=16)
+    expected = transition.dominant(torch.from_numpy(w).reshape(4, 4)).numpy()
+    np.testing.assert_allclose(column_normalised(w, 4)[0], expected)
 
 
-def test_coreset_keeps_extremes_and_weighs_the_rest():
+def test_coreset_keeps_extreme_rows_and_preserves_means():
     probs = np.random.default_rng(0).dirichlet([0.5] * 3, 5000)
     few, weights = coreset(probs, 500, np.random.default_rng(1))
     assert len(few) == len(weights) == 500

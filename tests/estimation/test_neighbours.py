@@ -1,4 +1,3 @@
-import sys
 from itertools import permutations
 
 import numpy as np
@@ -7,7 +6,7 @@ from scipy.optimize import approx_fprime
 
 from volmin import noise, transition_error
 from volmin.estimation import clusterability
-from volmin.estimation.neighbours import consensus, in_order, neighbour_triples, solve_consensus
+from volmin.estimation.neighbours import _misfit, consensus, in_order, neighbour_triples, solve_consensus
 
 TRUTH = np.array([[0.7, 0.2, 0.05], [0.2, 0.7, 0.25], [0.1, 0.1, 0.7]])
 PRIORS = np.array([0.5, 0.3, 0.2])
@@ -24,14 +23,14 @@ def test_exact_frequencies_determine_priors_and_transition():
     np.testing.assert_allclose(priors, PRIORS, atol=1e-4)
 
 
-def test_columns_are_named_by_the_largest_trace():
+def test_columns_are_permuted_to_the_largest_trace():
     order = [2, 0, 1]
     priors, T = in_order(PRIORS[order], TRUTH[:, order])
     np.testing.assert_array_equal(T, TRUTH)
     np.testing.assert_array_equal(priors, PRIORS)
 
 
-def test_marginals_and_symmetry_of_frequencies():
+def test_frequencies_have_consistent_marginals():
     triples = np.random.default_rng(0).integers(0, 3, (500, 3))
     c1, c2, c3 = consensus(triples, 3)
     np.testing.assert_allclose([c1.sum(), c2.sum(), c3.sum()], 1)
@@ -41,16 +40,16 @@ def test_marginals_and_symmetry_of_frequencies():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_independent_copies(seed):
+def test_transition_is_recovered_from_independent_labels(seed):
     T = np.array([[0.88, 0.14], [0.12, 0.86]])
     clean = np.random.default_rng(seed).integers(0, 2, 100_000)
     copies = np.column_stack([noise.corrupt(clean, T, 10 * seed + k) for k in range(3)])
     assert transition_error(T, solve_consensus(*consensus(copies, 2))[1]) < 0.02
 
 
-def test_neighbours_are_near_others_and_never_the_row_itself():
+def test_neighbours_are_other_rows_of_the_same_direction():
     angles = np.array([0.0, 0.01, 0.03, 1.5, 1.52, 1.55])
-    scale = np.array([1.0, 5.0, 0.1, 2.0, 1.0, 3.0])  # cosine distance does not see it
+    scale = np.array([1.0, 5.0, 0.1, 2.0, 1.0, 3.0])  # cosine distance ignores it
     X = scale[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
     triples = neighbour_triples(np.vstack([X, X[:1]]), block_rows=100, random_state=0)
     assert all(len(set(triple)) == 3 for triple in triples)
@@ -58,7 +57,7 @@ def test_neighbours_are_near_others_and_never_the_row_itself():
         assert len({index in (3, 4, 5) for index in triple}) == 1
 
 
-def test_pair_noise_on_clustered_features():
+def test_pair_noise_is_recovered_from_clustered_features():
     C, T = 4, noise.pair(4, 0.4)
     generator = np.random.default_rng(0)
     clean = generator.integers(0, C, 4000)
@@ -69,16 +68,15 @@ def test_pair_noise_on_clustered_features():
     np.testing.assert_array_equal(estimate, clusterability(X, labels, block_rows=1500))
 
 
-def test_the_gradient_of_the_misfit_is_that_of_its_differences():
+def test_gradient_of_the_misfit_matches_finite_differences():
     generator = np.random.default_rng(0)
-    misfit = sys.modules[solve_consensus.__module__]._misfit
     theta, targets = generator.normal(size=3 + 9), exact_consensus(PRIORS, TRUTH)
-    differences = approx_fprime(theta, lambda at: misfit(at, *targets)[0])
-    np.testing.assert_allclose(misfit(theta, *targets)[1], differences, atol=1e-6)
+    differences = np.asarray(approx_fprime(theta, lambda at: _misfit(at, *targets)[0]))
+    np.testing.assert_allclose(_misfit(theta, *targets)[1], differences, atol=1e-6)
 
 
-def test_frequencies_need_not_be_symmetric():
-    """A row's first neighbour is nearer than its second; the nearest model is that of the symmetric part."""
+def test_only_the_symmetric_part_of_frequencies_matters():
+    """Observed frequencies are not symmetric, because the first neighbour is closer than the second."""
     c1, c2, c3 = consensus(np.random.default_rng(0).integers(0, 3, (50, 3)), 3)
     symmetric = np.mean([c3.transpose(axes) for axes in permutations(range(3))], axis=0)
     np.testing.assert_allclose(

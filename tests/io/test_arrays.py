@@ -10,7 +10,7 @@ from volmin.io.arrays import read_array, read_arrays
 @pytest.mark.parametrize(
     "array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros((0, 2)), np.array(["é", "cat"])]
 )
-def test_arrays_come_back(array, tmp_path):
+def test_round_trip(array, tmp_path):
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", x=array, y=array)
     found = read_array(tmp_path / "a.npy")
@@ -24,15 +24,15 @@ def test_arrays_come_back(array, tmp_path):
 
 
 @pytest.mark.parametrize("header", ["{'descr': '<f8', 'shape': (", "{'descr': '<f8'}}", "\x00", "[1, 2", "'" * 3])
-def test_a_damaged_header_is_refused(header, tmp_path):
-    """NumPy parses it as Python: errors of the tokenizer and of the syntax come out of it."""
+def test_damaged_header_is_refused(header, tmp_path):
+    """NumPy parses the header as Python, which can raise tokenizer and syntax errors."""
     text = header.encode().ljust(117) + b"\n"
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8))
     with pytest.raises(ValueError, match="is not a NumPy array file"):
         read_array(tmp_path / "a.npy")
 
 
-def test_a_length_that_the_file_does_not_have_allocates_nothing(tmp_path):
+def test_length_beyond_the_file_allocates_no_memory(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(7))
     content = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(content.replace(b"(7,), }" + b" " * 12, b"(7000000000000,), }"))
@@ -41,17 +41,17 @@ def test_a_length_that_the_file_does_not_have_allocates_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("code", [0xD800, 0x110000])
-def test_text_that_is_no_unicode_is_refused(code, tmp_path):
-    """Handed to the library for tables, such text ends the process."""
+def test_invalid_unicode_is_refused(code, tmp_path):
+    """polars ends the process on such text."""
     broken = np.array([65, code], np.uint32).view("<U1")
     np.save(tmp_path / "a.npy", broken)
     np.savez(tmp_path / "a.npz", x=broken)
     for read, name in ((read_array, "a.npy"), (read_arrays, "a.npz")):
-        with pytest.raises(ValueError, match="no Unicode"):
+        with pytest.raises(ValueError, match="not valid Unicode"):
             read(tmp_path / name)
 
 
-def test_an_archive_that_expands_without_measure_is_refused(tmp_path, monkeypatch):
+def test_compression_bomb_is_refused(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(2_000_000, np.uint8))
     assert read_arrays(tmp_path / "a.npz")["x"].size == 2_000_000
     monkeypatch.setattr(array_files, "_ALWAYS_EXPANDED", 1_000_000)
@@ -61,7 +61,7 @@ def test_an_archive_that_expands_without_measure_is_refused(tmp_path, monkeypatc
     assert read_arrays(tmp_path / "b.npz")["x"].size == 2_000_000
 
 
-def test_arrays_of_objects_are_not_unpickled(tmp_path):
+def test_object_arrays_are_not_unpickled(tmp_path):
     class Bomb:
         def __reduce__(self):
             return (pytest.fail, ("a pickle was executed",))
@@ -75,14 +75,14 @@ def test_arrays_of_objects_are_not_unpickled(tmp_path):
         read_arrays(tmp_path / "a.npz")
 
 
-def test_what_is_no_array_is_refused(tmp_path):
+def test_files_without_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "a.npy.npz", x=np.zeros(2))
     (tmp_path / "a.npy.npz").rename(tmp_path / "a.npy")
     with pytest.raises(ValueError, match="archive of several arrays"):
         read_array(tmp_path / "a.npy")
     with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
         archive.writestr("note.txt", "no array")
-    with pytest.raises(ValueError, match="no array: note.txt"):
+    with pytest.raises(ValueError, match="not arrays: note.txt"):
         read_arrays(tmp_path / "b.npz")
     with pytest.raises(ValueError, match="There is no array at"):
         read_array(tmp_path / "c.npy")

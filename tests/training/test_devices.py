@@ -10,21 +10,21 @@ from volmin.methods import VolMinNet
 from volmin.training.devices import OneDevice, launch, lost_processes_reported
 
 
-def test_one_device_is_the_cpu_where_there_is_nothing_faster():
+def test_one_device_is_the_fastest_available():
     expected = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     assert launch(1).device == OneDevice().device == expected
     assert OneDevice("cpu").device == torch.device("cpu")
 
 
 @pytest.mark.parametrize("devices", [1, 3])
-def test_torchrun_must_have_started_as_many_processes_as_there_are_devices(monkeypatch, devices):
+def test_torchrun_with_another_number_of_processes_is_rejected(monkeypatch, devices):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=f"number of devices is {devices}: say --devices 2"):
+    with pytest.raises(ValueError, match=f"number of devices is {devices}: pass --devices 2"):
         launch(devices)
 
 
-def test_a_lost_process_is_told_of_in_a_line():
+def test_lost_process_is_reported():
     class OneOfTwo(OneDevice):
         world_size = 2
 
@@ -39,8 +39,8 @@ def test_a_lost_process_is_told_of_in_a_line():
             raise error
 
 
-def test_processes_that_see_different_checkpoints_do_not_train(tmp_path):
-    class SeesMoreThanTheFirst(OneDevice):
+def test_processes_with_different_checkpoints_are_rejected(tmp_path):
+    class AheadOfTheFirst(OneDevice):
         global_rank = 1
 
         def broadcast(self, value):
@@ -49,22 +49,22 @@ def test_processes_that_see_different_checkpoints_do_not_train(tmp_path):
     loader = TensorLoader(torch.randn(8, 2), torch.arange(8) % 2, 4)
     method, recipe = VolMinNet(networks.mlp(2, 2, (3,)), 2), Recipe(epochs=1)
     fit(method, loader, recipe=recipe, checkpoint=tmp_path / "epoch.ckpt", fabric=OneDevice("cpu"))
-    with pytest.raises(ValueError, match=r"first goes on from .* \(0, 0\), process 1 from \(0, 1\)"):
-        fit(method, loader, recipe=recipe, checkpoint=tmp_path / "epoch.ckpt", fabric=SeesMoreThanTheFirst("cpu"))
+    with pytest.raises(ValueError, match=r"first resumes from .* \(0, 0\), process 1 from \(0, 1\)"):
+        fit(method, loader, recipe=recipe, checkpoint=tmp_path / "epoch.ckpt", fabric=AheadOfTheFirst("cpu"))
 
 
-def test_unknown_devices_are_refused():
+def test_unknown_device_is_rejected():
     with pytest.raises(ValueError, match="Unknown device 'abacus': give auto, cpu, gpu"):
         OneDevice("abacus")
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused():
+def test_missing_gpu_is_rejected():
     with pytest.raises(ValueError, match="no GPU that torch can use"):
         OneDevice("gpu")
 
 
-def test_training_on_one_device_waits_neither_for_fabric_nor_for_figures():
+def test_training_on_one_device_imports_neither_fabric_nor_matplotlib():
     heavy = ("lightning_fabric", "matplotlib", "scipy.optimize", "sklearn")
     code = f"import sys, volmin.cli.runs; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,20 +10,14 @@ from torch.optim import SGD
 from torch.utils.data import DataLoader, TensorDataset
 
 import volmin
-from volmin import Recipe, fit, networks, noise
+from volmin import Recipe, fit, methods, networks, noise
 from volmin.data import Batch, TensorLoader
 from volmin.exceptions import TrainingDivergedError
 from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes
 from volmin.losses import forward_nll
 from volmin.methods import CrossEntropy, Method, VolMinNet
-from volmin.training import (
-    Phase,
-    clean_probs,
-    noisy_scores,
-    one_cycle,
-    selected,
-    steps,
-)
+from volmin.training import Phase, clean_probs, noisy_scores, selected
+from volmin.training.recipe import one_cycle, steps
 from volmin.transition import DegenerateTransitionWarning, DominantTransition, degeneracy, log_volume
 
 IDENTIFIABLE = torch.tensor([[0.7, 0.2, 0.05], [0.2, 0.7, 0.25], [0.1, 0.1, 0.7]], dtype=torch.double)
@@ -99,7 +93,7 @@ def test_volminnet_finds_T_and_beats_cross_entropy(noisy_digits, digits):
         method = kind(networks.mlp(64, 10), 10)
         fit(method, TensorLoader(split.train.x, split.train.y), TensorLoader(split.validation.x, split.validation.y),
             recipe, seed=1)  # fmt: skip
-        accuracy[kind] = (clean_probs(method, test).argmax(1) == test.y).float().mean().item()
+        accuracy[kind] = (clean_probs(method, [test.x]).argmax(1) == test.y).float().mean().item()
         if kind is VolMinNet:
             found = method.transition().detach().numpy()
     assert volmin.transition_error(T, found) < 0.2
@@ -107,7 +101,7 @@ def test_volminnet_finds_T_and_beats_cross_entropy(noisy_digits, digits):
     assert accuracy[VolMinNet] > accuracy[CrossEntropy] + 0.15
 
 
-def test_selection_is_by_noisy_validation_and_the_weights_are_the_chosen_ones():
+def test_noisy_validation_selects_the_weights():
     train, val = loaders()
     for rule, key in (("loss", "val_loss"), ("accuracy", "val_accuracy")):
         method = build(lam=0.0)
@@ -118,7 +112,7 @@ def test_selection_is_by_noisy_validation_and_the_weights_are_the_chosen_ones():
         assert noisy_scores(method, val)[key] == pytest.approx(best, abs=1e-6)
 
 
-def test_validation_scores_the_noisy_posterior_without_the_volume():
+def test_validation_loss_is_of_the_noisy_posterior_without_the_volume():
     _, val = loaders()
     method = build(lam=100.0)
     x, y = val.x, val.y
@@ -129,7 +123,7 @@ def test_validation_scores_the_noisy_posterior_without_the_volume():
     assert noisy_scores(method, smaller)["val_loss"] == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_a_warm_start_of_T_finds_heavy_pair_noise():
+def test_warm_up_recovers_heavy_pair_noise():
     x, y, clean = blobs(1500, num_classes=4, rate=0.45)
     method = build(num_classes=4, warm_up=0.5)
     history = fit(method, TensorLoader(x[300:], y[300:], 32), TensorLoader(x[:300], y[:300]), Recipe(epochs=12))
@@ -140,7 +134,7 @@ def test_a_warm_start_of_T_finds_heavy_pair_noise():
         build(warm_up=2)
 
 
-def test_without_validation_the_last_epoch_stands():
+def test_last_epoch_is_kept_without_validation_data():
     train, _ = loaders()
     method = build()
     seen = []
@@ -150,12 +144,14 @@ def test_without_validation_the_last_epoch_stands():
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 5, 6])
-def test_a_killed_run_ends_in_the_same_bits(tmp_path, stop):
-    """Two phases with different optimisers, dropout and a schedule, stopped at every kind of place."""
+def test_interrupted_training_resumes_to_the_same_bits(tmp_path, stop):
+    """Two phases with different optimisers, dropout and a schedule, interrupted in and at the ends of both."""
 
     class TwoPhases(VolMinNet):
         def phases(self, recipe):
-            warm = Phase("warm-up", 3, self.cross_entropy, [recipe.network_optimizer(self.net, optimizer="adam")])
+            warm = Phase(
+                "warm-up", 3, self.cross_entropy, lambda: [recipe.network_optimizer(self.net, optimizer="adam")]
+            )
             main = Phase("main", 3, self.loss, super().phases(recipe)[0].optimizers, steps([1, 2]), self.shift)
             return [warm, main]
 
@@ -184,7 +180,7 @@ def test_a_killed_run_ends_in_the_same_bits(tmp_path, stop):
     assert bits(finished) == bits(whole)
 
 
-def test_checkpoints_of_another_run_or_damaged_ones_are_refused(tmp_path):
+def test_checkpoint_of_another_run_or_damaged_is_rejected(tmp_path):
     path = tmp_path / "c.ckpt"
     fit(build(), *loaders(), Recipe(epochs=1), path)
     with pytest.raises(ValueError, match=r"another run \(seed: 0 there, 1 here\)"):
@@ -197,7 +193,7 @@ def test_checkpoints_of_another_run_or_damaged_ones_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["weights", "optimizers", "best_weights"])
-def test_a_checkpoint_that_lacks_a_part_is_refused_even_where_its_checksum_is_right(tmp_path, part):
+def test_incomplete_checkpoint_with_valid_checksum_is_rejected(tmp_path, part):
     def kill(history):
         raise InterruptError
 
@@ -210,11 +206,11 @@ def test_a_checkpoint_that_lacks_a_part_is_refused_even_where_its_checksum_is_ri
     content = io.BytesIO()
     torch.save(state, content)
     write_sealed_bytes(path, content.getvalue())
-    with pytest.raises(ValueError, match=r"c.ckpt is damaged \(\w+\): delete it to start anew"):
+    with pytest.raises(ValueError, match=r"c.ckpt is damaged \(\w+\): delete it to start again"):
         fit(build(), *loaders(), recipe, path)
 
 
-def test_a_checkpoint_cannot_execute_code(tmp_path):
+def test_checkpoint_cannot_execute_code(tmp_path):
     class Bomb:
         def __reduce__(self):
             return (pytest.fail, ("the checkpoint ran code",))
@@ -226,10 +222,10 @@ def test_a_checkpoint_cannot_execute_code(tmp_path):
         fit(build(), *loaders(), Recipe(epochs=1), tmp_path / "c.ckpt")
 
 
-def test_a_phase_trains_what_its_optimisers_own_and_nothing_else():
+def test_phase_trains_only_the_parameters_of_its_optimisers():
     class HeadOnly(CrossEntropy):
         def phases(self, recipe):
-            return [Phase("head", 2, self.cross_entropy, [SGD(self.net[-1].parameters(), lr=0.1)])]
+            return [Phase("head", 2, self.cross_entropy, lambda: [SGD(self.net[-1].parameters(), lr=0.1)])]
 
     method = build(HeadOnly)
     method.net[-1].bias.requires_grad_(False)
@@ -241,7 +237,7 @@ def test_a_phase_trains_what_its_optimisers_own_and_nothing_else():
     assert method.net[1].weight.requires_grad
 
 
-def test_the_callers_random_state_and_inputs_are_left_alone():
+def test_random_state_and_inputs_of_the_caller_are_unchanged():
     train, val = loaders()
     torch.manual_seed(9)
     before = torch.get_rng_state()
@@ -252,7 +248,7 @@ def test_the_callers_random_state_and_inputs_are_left_alone():
     assert torch.equal(train.x, x)
 
 
-def test_a_users_own_network_and_data_loader():
+def test_user_network_and_data_loader():
     x, y, clean = blobs()
     net = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 3))
     method = VolMinNet(net, 3)
@@ -263,7 +259,7 @@ def test_a_users_own_network_and_data_loader():
     assert [T[(j + 1) % 3, j] > T[(j - 1) % 3, j] for j in range(3)] == [True] * 3
 
 
-def test_the_pieces_work_in_a_loop_of_ones_own():
+def test_pieces_work_in_a_user_loop():
     x, y, clean = blobs(2000, num_classes=4)
     torch.manual_seed(0)
     net, T = networks.mlp(2, 4), volmin.DominantTransition(4)
@@ -292,7 +288,7 @@ def test_two_classes():
 
 
 @pytest.mark.parametrize("method", [VolMinNet, CrossEntropy])
-def test_a_batch_of_one_and_a_batch_of_one_class(method):
+def test_batch_of_one_row_or_one_class(method):
     x, y, _ = blobs(30)
     order = y.argsort()
     for batch_size in (1, 5):
@@ -300,7 +296,7 @@ def test_a_batch_of_one_and_a_batch_of_one_class(method):
         assert math.isfinite(history[0]["train_loss"])
 
 
-def test_no_volume_and_a_heavy_volume_do_not_crash():
+def test_zero_and_heavy_volume_weights():
     train, val = loaders()
     fit(build(lam=0.0), train, val, Recipe(epochs=5))
     heavy, epochs = build(lam=3.0), []
@@ -312,7 +308,7 @@ def test_no_volume_and_a_heavy_volume_do_not_crash():
             Recipe(epochs=60, transition_lr=0.05, selection="last"),
             on_epoch=lambda history: epochs.append((len(told), degeneracy(heavy.transition().detach()) is None)),
         )
-    # In the very epoch that it happens in, and once more at the end.
+    # Once in the epoch in which T collapses, and once at the end of training.
     assert [bool(warned) for warned, _ in epochs] == [not sound for _, sound in epochs]
     collapse = 1 + epochs.index((1, False))
     assert 1 < collapse < 60
@@ -324,7 +320,7 @@ def test_no_volume_and_a_heavy_volume_do_not_crash():
         build(lam=-1e-4)
 
 
-def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_epoch(tmp_path):
+def test_diverging_loss_raises_and_keeps_the_last_finite_epoch(tmp_path):
     class Explodes(CrossEntropy):
         def cross_entropy(self, batch, epoch):
             return super().cross_entropy(batch, epoch) * (math.nan if epoch == 2 else 1)
@@ -337,7 +333,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_keeps_the_last_good_epoch(
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_labels_that_do_not_fit_the_classes_are_refused(in_memory):
+def test_labels_out_of_range_are_rejected(in_memory):
     x, y, _ = blobs()
 
     def loader(labels):
@@ -357,21 +353,21 @@ def test_labels_that_do_not_fit_the_classes_are_refused(in_memory):
         (2, lambda x: x, r"must give 3 logits for each row, one for each class, but gives \(2, 2\) for 2 rows"),
     ],
 )
-def test_a_network_that_does_not_fit_is_told_before_it_trains(outputs, change, message):
+def test_unsuitable_network_is_rejected_before_training(outputs, change, message):
     x, y, _ = blobs()
     method = CrossEntropy(nn.Linear(2, outputs), 3)
     with pytest.raises(ValueError, match=message):
         fit(method, TensorLoader(change(x), y), recipe=Recipe(epochs=1))
 
 
-def test_inputs_that_are_not_numbers_stop_training():
+def test_nan_inputs_stop_training():
     x, y, _ = blobs()
     x[3, 1] = math.nan
     with pytest.raises(TrainingDivergedError, match="check the inputs"):
         fit(build(), TensorLoader(x, y), recipe=Recipe(epochs=2))
 
 
-def test_schedules():
+def test_learning_rates_follow_the_schedule():
     factor = steps([30, 60])
     assert [factor(e) for e in (0, 29.9, 30, 60)] == pytest.approx([1, 1, 0.1, 0.01])
     cycle = one_cycle(10)
@@ -382,8 +378,11 @@ def test_schedules():
 
     class Watch(CrossEntropy):
         def phases(self, recipe):
+            return [Phase("train", 4, self.watch, lambda: [self.build(recipe)], recipe.learning_rate_schedule())]
+
+        def build(self, recipe):
             self.optimizer = recipe.network_optimizer(self.net)
-            return [Phase("train", 4, self.watch, [self.optimizer], recipe.learning_rate_schedule())]
+            return self.optimizer
 
         def watch(self, batch, epoch):
             rates.append((epoch, self.optimizer.param_groups[0]["lr"]))
@@ -393,27 +392,7 @@ def test_schedules():
     assert dict(rates) == pytest.approx({0: 0.1, 1: 0.01, 2: 0.01, 3: 0.001})
 
 
-def test_the_optimiser_of_T_is_adam_to_the_bit():
-    ours, theirs = DominantTransition(4, shared_level=True), DominantTransition(4, shared_level=True)
-    brisk = Recipe(transition_lr=0.05).transition_optimizer_for(ours)
-    plain = torch.optim.Adam(theirs.parameters(), 0.05, fused=True)
-    for step in range(20):
-        if step == 10:  # as a killed run does
-            state = brisk.state_dict()
-            brisk = Recipe(transition_lr=0.05).transition_optimizer_for(ours)
-            brisk.load_state_dict(state)
-        for transition, optimizer in ((ours, brisk), (theirs, plain)):
-            optimizer.zero_grad()
-            (transition()[0] * torch.arange(4) * (step % 3 - 1)).sum().backward()
-            if step in (0, 15):  # what has no gradient stays where it is
-                transition.level.grad = None
-            optimizer.param_groups[0]["lr"] = 0.05 / (1 + step)
-            optimizer.step()
-    assert torch.equal(ours.w, theirs.w)
-    assert torch.equal(ours.level, theirs.level)
-
-
-def test_transition_parameters_never_decay():
+def test_transition_parameters_have_no_weight_decay():
     recipe = Recipe(weight_decay=0.5)
     for kind in ("adam", "sgd"):
         optimizer = Recipe(weight_decay=0.5, transition_optimizer=kind).transition_optimizer_for(DominantTransition(3))
@@ -432,18 +411,76 @@ def test_transition_parameters_never_decay():
         ({"optimizer": "lion"}, "optimizer must be one of"),
     ],
 )
-def test_bad_recipes_are_refused(changes, message):
+def test_invalid_recipe_is_rejected(changes, message):
     with pytest.raises(ValueError, match=message):
         Recipe(**changes)
 
 
-def test_a_record_is_json():
+def test_record_is_json():
     history = fit(build(), *loaders(), Recipe(epochs=1), measure=lambda: {"accuracy": 0.5})
     record = json.loads(json.dumps(history))[0]
     assert record.keys() == {"phase", "epoch", "train_loss", "val_loss", "val_accuracy", "accuracy", "seconds"}
 
 
-def test_a_method_must_say_how_it_trains():
+def test_method_without_phases_is_abstract():
     with pytest.raises(NotImplementedError):
         Method(nn.Linear(2, 2), 2).phases(Recipe())
     assert Batch(torch.zeros(1), torch.zeros(1)).index is None
+
+
+class Ordered(CrossEntropy):
+    """Its authors keep the last epoch."""
+
+    recipe_changes = {"selection": "last"}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 6), ("loss", None)])
+def test_rule_of_the_method_selects_unless_the_recipe_names_one(given, expected):
+    train, val = loaders(rate=0.4)
+    method, weights = build(Ordered), []
+    recipe = Recipe(epochs=6, lr=2.0, selection=given)
+    history = fit(method, train, val, recipe, on_epoch=lambda _: weights.append(bits(method)))
+    best = expected or selected(history, "loss")["epoch"]
+    assert bits(method) == weights[best - 1]
+
+
+def test_default_recipe_is_that_of_the_authors():
+    assert build(Ordered).default_recipe() == Recipe(selection="last")
+    co_teaching = methods.get("co_teaching")(networks.mlp(2, 3), 3).default_recipe()
+    assert (co_teaching.epochs, co_teaching.optimizer, co_teaching.selection) == (200, "adam", "last")
+
+
+def test_optimizers_are_built_when_the_phase_starts():
+    built = []
+
+    class Counting(CrossEntropy):
+        def phases(self, recipe):
+            def optimizers():
+                built.append(len(built))
+                return [recipe.network_optimizer(self.net)]
+
+            return [Phase(name, 1, self.cross_entropy, optimizers) for name in ("first", "second")]
+
+    method = build(Counting)
+    method.phases(Recipe())
+    assert built == []
+    fit(method, *loaders(), Recipe(), on_epoch=lambda history: built.append(-len(history)))
+    assert built == [0, -1, 2, -2]
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"x": torch.zeros(4, 2), "y": torch.zeros(4, dtype=torch.long)}, "batches of the type dict, but must give"),
+        (torch.zeros(4, 2), "batches of the type Tensor, but must give"),
+        ((torch.zeros(4, 2),), "but must give"),
+    ],
+)
+def test_batches_of_another_structure_are_rejected(batch, message):
+    with pytest.raises(volmin.VolminError, match=message):
+        fit(build(), [batch], recipe=Recipe(epochs=1))
+
+
+def test_loader_without_length_is_rejected():
+    with pytest.raises(volmin.VolminError, match="no length"):
+        fit(build(), iter([]), recipe=Recipe(epochs=1))

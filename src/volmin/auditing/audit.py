@@ -1,8 +1,8 @@
-"""The audit of a data set: how wrong its labels are, which ones, and how far that can be trusted.
+"""``volmin.audit``: how many labels of a data set are wrong, which ones, and how certain that is.
 
-``volmin.audit(labels, features=x)`` judges every label by a model that has not seen it, estimates one T from what
-the models of all folds say, and asks Bayes' rule how likely each label is right. With probabilities of a model of
-one's own, ``volmin.audit(labels, probs=p)``, only the latter two are done.
+With features, each label gets posteriors from a model that was not trained on it (``judges``). From the posteriors one
+T is estimated (``inference``), and Bayes' rule gives the probability that each label is correct. With given
+probabilities, only the last two steps are done.
 """
 
 from __future__ import annotations
@@ -10,38 +10,83 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
-from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from volmin import quality
-from volmin.auditing.decisions import Corrected, apply_decisions
-from volmin.auditing.inference import Judgement, judge, warn_if_seen
-from volmin.auditing.judges import MODELS, CrossFit, cross_fit, named_model
+from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
+from volmin.auditing import storage, text
+from volmin.auditing.inference import Inference, infer, warn_if_in_sample
+from volmin.auditing.judges import CrossFit, as_features, cross_fit, resolve_model
 from volmin.auditing.labels import Encoded, encode
-from volmin.auditing.result import Array, Audit, Check, Codes
-from volmin.data.tables.encoder import TableEncoder, as_frame
+from volmin.auditing.page import write_page
+from volmin.auditing.result import FDR, AuditResult
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
+from volmin.progress import PlainProgress, Progress
 from volmin.training import thread_limit
 from volmin.validation import validate_posteriors
 
-__all__ = ["MODELS", "Audit", "Check", "Corrected", "apply_decisions", "audit"]
-
 FEWEST_ROWS = 5
-"""A class with fewer rows is not judged: hardly any model would have seen it, and T would have no labels to go by."""
+"""Classes with fewer rows are not audited: the folds would have too few of them to train on and to estimate T from."""
+
+
+@dataclass(frozen=True)
+class Audit(AuditResult):
+    """The result of ``volmin.audit``, with methods to print, save and load it; see ``AuditResult`` for its fields."""
+
+    def summary(self, fdr: float = FDR) -> str:
+        """The result as a few lines of text.
+
+        Args:
+            fdr: Largest expected share of correct labels among the flagged.
+        """
+        return text.summary(self, fdr)
+
+    def to_html(
+        self, path: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float = FDR
+    ) -> None:
+        """Write the report as one self-contained HTML file.
+
+        Args:
+            path: Path of the HTML file.
+            examples: What to show of the flagged rows: a table (polars, pandas or a mapping of columns), or images as
+                an (N, channels, height, width) array of bytes.
+            names: (N,) names of the rows, such as file names; by default their numbers.
+            fdr: Largest expected share of correct labels among the flagged.
+        """
+        write_page(self, Path(path), examples, names, fdr)
+
+    def save(
+        self, folder: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float = FDR
+    ) -> None:
+        """Write ``issues.csv``, ``labels.parquet``, ``transition.csv``, ``report.html`` and, last, ``audit.json``.
+
+        Args:
+            folder: Folder of the files; it is created if necessary.
+            examples: What to show of the flagged rows, as in ``to_html``.
+            names: (N,) names of the rows, as in ``to_html``.
+            fdr: Largest expected share of correct labels among the flagged.
+        """
+        storage.save(self, Path(folder), examples, names, fdr)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Audit:
+        """Read the audit that ``save`` wrote; its ``clean_probs`` are None."""
+        return storage.load(Path(folder), cls)
 
 
 def audit(
     labels: Any,
     *,
     features: Any = None,
-    probs: ArrayLike | None = None,
+    probs: Numbers | None = None,
     model: Any = None,
     classes: Any = None,
     folds: int = 5,
@@ -49,154 +94,147 @@ def audit(
     random_state: int | None = None,
     threads: int = 1,
     verbose: bool = False,
+    progress: Progress | None = None,
 ) -> Audit:
-    """How wrong labels are, which ones, and how sure that is.
+    """Estimate how many labels are wrong, which ones, and how certain that is.
 
     Args:
         labels: (N,) given labels of any hashable type: a list, an array, a tensor, a series of pandas or polars.
-        features: (N, ...) numbers, or a table (polars, pandas or a mapping) whose columns are encoded here.
-        probs: (N, C) posteriors of the *given* label by a model of one's own that has not seen these rows, columns
-            in the sorted order of the classes. Instead of features.
-        model: what judges features: a scikit-learn classifier with ``predict_proba``, a
+        features: (N, ...) numbers, or a table (polars, pandas or a mapping of columns), which is encoded.
+        probs: (N, C) out-of-sample posteriors of the *given* label from your own model, columns in the sorted order of
+            the classes. Alternative to ``features``.
+        model: Classifier for the features: a scikit-learn classifier with ``predict_proba``, a
             ``NoisyLabelClassifier``, or a name: network (the default, VolMinNet), logistic, forest, boosting.
-        classes: (C,) the classes in the order of the columns of ``probs``, where they are not sorted or some have no
-            label.
-        folds: of the cross-fitting.
-        level: nominal coverage of the intervals.
-        random_state: seed of folds, models and samples; pass an int for the same result every time.
-        threads: to compute with. Results depend on their number in the last digits, and what is small gains nothing
-            from more than one; large images do.
-        verbose: show progress.
+        classes: (C,) classes in the order of the columns of ``probs``; needed if they are not sorted or if some have
+            no label.
+        folds: Number of folds of the cross-fitting, at least 2.
+        level: Nominal coverage of the intervals.
+        random_state: Random seed of folds, models and samples; None draws one.
+        threads: Number of threads. Results depend on it in the last digits; only large images gain from more than one.
+        verbose: Whether to print progress on standard error.
+        progress: Callback ``(title, done, total)`` for progress, in place of ``verbose``.
     """
-    if (features is None) == (probs is None):
-        raise InputError("Give either features or probs: one of the two says what the labels should be.")
-    if probs is not None and model is not None:
-        raise InputError("model judges features; with probs there is nothing for it to do.")
-    if folds < 2:
-        raise InputError(f"folds must be at least 2, so that a model has not seen the labels it judges; given {folds}.")
+    _check_arguments(features, probs, model, folds, level, threads)
     start = time.perf_counter()
     seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
     posteriors = None if probs is None else validate_posteriors(probs)
-    known = encode(labels, classes, None if posteriors is None else posteriors.shape[1])
-    common = _common_classes(known)
-    judged = np.isin(known.codes, common)
-    codes = np.searchsorted(common, known.codes[judged])
+    given = encode(labels, classes, None if posteriors is None else posteriors.shape[1])
+    common = _common_classes(given)
+    audited = np.isin(given.codes, common)
+    codes = np.searchsorted(common, given.codes[audited])
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
         if posteriors is not None:
-            _check_rows(posteriors, known.codes, "probs")
-            found = CrossFit(_among(common, posteriors[judged]))
-            warn_if_seen(found.probs, codes)
-            how = "given probabilities"
+            _check_rows("probs", posteriors, given)
+            fitted = CrossFit(_restricted(posteriors[audited], common))
+            warn_if_in_sample(fitted.probs, codes)
         else:
             x = as_features(features)
-            _check_rows(x, known.codes, "features")
-            x = x[judged]
-            found = cross_fit(named_model(model, x), x, codes, len(common), folds=folds, seed=seed, quiet=not verbose)
-            how = model if isinstance(model, str) else "network" if model is None else type(model).__name__
-        judgement = judge(found.probs, codes, level=level, seed=seed)
+            _check_rows("features", x, given)
+            x = x[audited]
+            progress = PlainProgress() if verbose and progress is None else progress
+            judge = resolve_model(model, x)
+            fitted = cross_fit(judge, x, codes, len(common), folds=folds, random_state=seed, progress=progress)
+        inference = infer(fitted.probs, codes, level=level, random_state=seed)
     provenance = {
-        "model": how,
-        "folds": None if posteriors is not None else folds,
+        "model": _model_name(model) if probs is None else "given probabilities",
+        "folds": folds if probs is None else None,
         "seed": seed,
-        "reading": judgement.reading,
+        "reading": inference.reading,
         "seconds": round(time.perf_counter() - start, 2),
         "versions": versions(),
     }
-    return _conclude(known, common, judged, judgement, found, provenance)
-
-
-def as_features(features: Any) -> NDArray[Any]:
-    """(N, ...) numbers; the columns of a table are encoded, and gaps in an array are filled and told of."""
-    frame = as_frame(features)
-    if frame is None:
-        x = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features)
-        if x.ndim < 2 or x.size == 0:
-            raise InputError(f"features must be a filled (N, ...) array, but have shape {x.shape}.")
-        if x.dtype == np.uint8:
-            return x.astype(np.float32) / 255
-        if x.dtype.kind in "fiub" and np.isfinite(x).all():
-            return x.astype(np.float32)
-        if x.ndim > 2 or x.dtype.kind not in "fiub":
-            raise InputError(
-                f"features of shape {x.shape} and type {x.dtype} must be finite numbers; give a table for text."
-            )
-        frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
-    return TableEncoder().fit(frame, frame.columns).transform(frame)
+    return replace(_over_all_rows(given, common, audited, inference), histories=fitted.histories, provenance=provenance)
 
 
 def versions() -> dict[str, str]:
-    """What the result was computed with."""
+    """Versions of the packages that results depend on."""
     return {name: version(name) for name in ("volmin", "torch", "numpy", "scikit-learn")} | {
         "python": platform.python_version()
     }
 
 
-def _common_classes(known: Encoded) -> Codes:
-    """The classes with enough rows to be judged; the others are warned of."""
-    counts = np.bincount(known.codes, minlength=len(known.classes))
+def _check_arguments(features: Any, probs: Any, model: Any, folds: int, level: float, threads: int) -> None:
+    if (features is None) == (probs is None):
+        raise InputError("Give either features or probs.")
+    if probs is not None and model is not None:
+        raise InputError("model is fitted to features; it has no effect with probs.")
+    if folds < 2:
+        raise InputError(f"folds must be at least 2, so that no model predicts its training labels, but is {folds}.")
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, e.g. 0.95, but is {level}.")
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, but is {threads}.")
+
+
+def _check_rows(name: str, rows: AnyArray, given: Encoded) -> None:
+    if len(rows) != len(given.codes):
+        raise InputError(f"{name} has {len(rows)} rows, but there are {len(given.codes)} labels.")
+
+
+def _model_name(model: Any) -> str:
+    return model if isinstance(model, str) else "network" if model is None else type(model).__name__
+
+
+def _common_classes(given: Encoded) -> Labels:
+    """Positions of the classes with enough rows to be audited; warns of the others."""
+    counts = np.bincount(given.codes, minlength=len(given.classes))
     common = np.flatnonzero(counts >= FEWEST_ROWS)
     if len(common) < 2:
         raise InputError(
-            f"There are {len(common)} classes with at least {FEWEST_ROWS} rows ({len(known.classes)} classes in"
-            f" {len(known.codes)} rows), and 2 are needed; merge rare classes. Are these labels classes at all?"
+            f"There are {len(common)} classes with at least {FEWEST_ROWS} rows ({len(given.classes)} classes in"
+            f" {len(given.codes)} rows), and 2 are needed; merge rare classes. Are these labels classes at all?"
         )
-    if rare := [str(known.classes[code]) for code in np.flatnonzero((counts > 0) & (counts < FEWEST_ROWS))]:
+    if rare := [str(given.classes[code]) for code in np.flatnonzero((counts > 0) & (counts < FEWEST_ROWS))]:
         shown = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")
         warnings.warn(
-            f"{len(rare)} of {len(known.classes)} classes have fewer than {FEWEST_ROWS} rows and are not judged"
-            f" ({shown}): merge them with others, or find more examples.",
+            f"{len(rare)} of {len(given.classes)} classes have fewer than {FEWEST_ROWS} rows and are not audited"
+            f" ({shown}): merge them with others, or add examples.",
             stacklevel=3,
         )
     return common
 
 
-def _among(common: Codes, probs: Array) -> Array:
-    """Posteriors of the common classes alone; evenly spread where nothing is left."""
+def _restricted(probs: Array, common: Labels) -> Array:
+    """Posteriors of the common classes alone; uniform where they are all zero."""
     kept = probs[:, common]
-    left = kept.sum(axis=1, keepdims=True)
-    return np.where(left > 0, kept / np.where(left > 0, left, 1), 1 / len(common))
+    total = kept.sum(axis=1, keepdims=True)
+    return np.where(total > 0, kept / np.where(total > 0, total, 1), 1 / len(common))
 
 
-def _conclude(
-    known: Encoded,
-    common: Codes,
-    judged: NDArray[np.bool_],
-    judgement: Judgement,
-    found: CrossFit,
-    provenance: dict[str, Any],
-) -> Audit:
-    """The audit of all rows and classes; rows that were not judged count as right."""
-    N, C = len(known.codes), len(known.classes)
+def _over_all_rows(given: Encoded, common: Labels, audited: Mask, inference: Inference) -> Audit:
+    """The audit of all rows and classes; labels of rows that were not audited are assumed to be correct."""
+    N, C = len(given.codes), len(given.classes)
+    skipped = given.codes[~audited]
     T = np.eye(C)
-    T[np.ix_(common, common)] = judgement.transition
+    T[np.ix_(common, common)] = inference.transition
+    joint = np.diag(np.bincount(skipped, minlength=C) / N)
+    joint[np.ix_(common, common)] = inference.joint * audited.mean()
     clean = np.zeros((N, C))
-    clean[np.ix_(judged, common)] = judgement.clean_probs
-    clean[~judged, known.codes[~judged]] = 1
-    posteriors = quality.label_posteriors(known.codes, clean, T)
+    clean[np.ix_(audited, common)] = inference.clean_probs
+    clean[~audited, skipped] = 1
+    posteriors = quality.label_posteriors(given.codes, clean, T)
     bracket = np.tile([0.0, 1.0], (C, 1))
-    bracket[common] = judgement.bracket
+    bracket[common] = inference.bracket
     return Audit(
-        classes=known.classes,
-        codes=known.codes,
+        classes=given.classes,
+        codes=given.codes,
         transition=T,
-        joint=quality.joint(known.codes, clean, T),
-        quality=posteriors[np.arange(N), known.codes],
+        joint=joint,
+        quality=posteriors[np.arange(N), given.codes],
         suggested_codes=posteriors.argmax(axis=1),
         clean_probs=clean,
-        scatter=judgement.scatter,
+        scatter=inference.scatter,
         bracket=bracket,
-        sampling=None if judgement.sampling is None else _among_all(judgement.sampling, common, T),
+        sampling=None if inference.sampling is None else _over_all_classes(inference.sampling, common, C),
         rare=tuple(int(code) for code in np.setdiff1d(np.arange(C), common)),
-        histories=found.histories,
-        provenance=provenance,
     )
 
 
-def _among_all(sampling: Intervals, common: Codes, T: Array) -> Intervals:
-    """Intervals over all classes: of those that were not judged, anything may be true."""
-    if len(common) == len(T):
+def _over_all_classes(sampling: Intervals, common: Labels, num_classes: int) -> Intervals:
+    """Intervals over all classes; those of classes that were not audited are [0, 1]."""
+    if len(common) == num_classes:
         return sampling
-    C = len(T)
+    C = num_classes
 
     def widened(interval: Interval, estimate: Array, place: Any) -> Interval:
         low, high = np.zeros(estimate.shape), np.ones(estimate.shape)
@@ -210,8 +248,3 @@ def _among_all(sampling: Intervals, common: Codes, T: Array) -> Intervals:
         class_noise_rates=widened(sampling.class_noise_rates, np.zeros(C), common),
         class_priors=widened(sampling.class_priors, np.zeros(C), common),
     )
-
-
-def _check_rows(rows: NDArray[Any], codes: Codes, name: str) -> None:
-    if len(rows) != len(codes):
-        raise InputError(f"{name} has {len(rows)} rows, but there are {len(codes)} labels.")

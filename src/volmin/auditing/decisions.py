@@ -1,4 +1,4 @@
-"""What a person decided about flagged labels, and the labels that follow from it."""
+"""Decisions about flagged labels, and the labels corrected by them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from volmin._typing import AnyArray, Labels
 from volmin.auditing.labels import encode
-from volmin.data.tables.encoder import as_frame
-from volmin.data.tables.files import read_text
+from volmin.data.tables import as_frame, read_cells
 from volmin.exceptions import DataError, InputError
 from volmin.io.spreadsheets import spreadsheet_safe
 
@@ -21,38 +20,38 @@ DECISIONS = ("wrong", "right", "unsure")
 
 @dataclass(frozen=True)
 class Corrected:
-    """Labels after a person's decisions.
+    """Labels corrected by decisions.
 
     Attributes:
-        labels: (N,) the labels; those that were decided to be wrong are replaced.
-        rows: the rows that changed, ascending.
-        donors: (N,) for each row a row that carried its new label before: itself, unless it changed.
-        counts: how often each decision was made.
+        labels: (N,) labels, with those that are marked as wrong replaced.
+        rows: Rows whose label changed, ascending.
+        donors: (N,) for each row a row whose original label is its new one: the row itself, unless it changed.
+        counts: Number of rows by decision.
     """
 
-    labels: NDArray[Any]
-    rows: NDArray[np.int64]
-    donors: NDArray[np.int64]
+    labels: AnyArray
+    rows: Labels
+    donors: Labels
     counts: dict[str, int]
 
 
 def apply_decisions(labels: Any, decisions: Any) -> Corrected:
-    """Replace the labels that a person found wrong.
+    """Replace the labels that are marked as wrong.
 
     Args:
-        labels: (N,) the labels that were audited.
-        decisions: the CSV file that the report downloads, or a table in memory with its columns: ``row``, ``given``,
-            ``decision`` (wrong, right or unsure; empty for none) and the new label in ``label``, or else in
-            ``suggested``.
+        labels: (N,) labels that were audited.
+        decisions: The CSV file downloaded from the report, or a table with the same columns: ``row``, ``given``,
+            ``decision`` (wrong, right or unsure; empty for none), and the new label in ``label`` or, where that is
+            empty, in ``suggested``.
     """
     name = str(decisions) if isinstance(decisions, str | Path) else "The table of decisions"
     frame = _read(Path(decisions)) if isinstance(decisions, str | Path) else as_frame(decisions)
     if frame is None:
         raise InputError(f"decisions must be a CSV file or a table, but is {type(decisions).__name__}.")
     if lacking := [column for column in ("row", "given", "suggested", "decision") if column not in frame.columns]:
-        raise DataError(f"{name} lacks the columns {', '.join(lacking)}: give the file that the report downloads.")
+        raise DataError(f"{name} lacks the columns {', '.join(lacking)}: give the file downloaded from the report.")
     known = encode(labels)
-    # The file is for spreadsheets, so its labels are guarded text.
+    # Labels in the file are escaped for spreadsheet programs.
     named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
     codes = known.codes.copy()
     counts: dict[str, int] = dict.fromkeys(DECISIONS, 0)
@@ -81,8 +80,8 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
 
 def _read(path: Path) -> pl.DataFrame:
     if not path.is_file():
-        raise DataError(f"There is no file of decisions at {path}; the report of an audit downloads one.")
-    return read_text(path)[0]
+        raise DataError(f"There is no file of decisions at {path}; download one from the report of an audit.")
+    return read_cells(path)[0]
 
 
 def _row(text: str, count: int, name: str) -> int:
@@ -93,5 +92,5 @@ def _row(text: str, count: int, name: str) -> int:
 
 def _new_code(text: str, named: dict[str, int], row: int, name: str) -> int:
     if text not in named:
-        raise DataError(f"{name}, row {row}: the new label {text!r} is none of the classes of the table.")
+        raise DataError(f"{name}, row {row}: the new label {text!r} is not one of the classes of the table.")
     return named[text]

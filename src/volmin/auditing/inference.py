@@ -1,4 +1,4 @@
-"""From posteriors of the given labels to T, and how far it can be trusted."""
+"""Estimation of T from posteriors of the given labels, with its identifiability and intervals."""
 
 from __future__ import annotations
 
@@ -6,46 +6,45 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from volmin import identifiability, quality
+from volmin._typing import Array, Labels
 from volmin.estimation import estimate_transition, minimum_volume
 from volmin.identifiability import Scatter
 from volmin.intervals import Interval, Intervals, conditional_intervals
 
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
 MOST_CLASSES = 100
-"""Beyond so many, an entry of T has hardly a label to itself: T is counted (confident joint) rather than fitted, and
-whether the data determine it is not examined, which would take longer than all the rest."""
+"""With more classes there are too few labels per entry of T to fit it: T is counted (confident joint), and its
+identifiability is not examined, which would take longer than everything else."""
 
 MEASURED_NUMBERS = 200_000
-"""Rows times classes that scatter and intervals are measured on: enough for both, however much there is."""
+"""Largest number of rows times classes that identifiability and intervals are measured on."""
 
 DOUBT = 0.5
-"""Standard errors by which the labels must speak for a head on the posteriors: little, for those of a classifier."""
+"""``doubt`` of ``minimum_volume``; low, since the posteriors are those of a trained classifier."""
 
 SUSPICIOUS_AGREEMENT = 0.995
-SUSPICIOUS_MODESTY = 0.1
-"""Probabilities are suspected of having seen the labels if they agree with nearly all of them, or with a few less but
-by so much more than they themselves promise, as a forest does in sample."""
+SUSPICIOUS_UNDERCONFIDENCE = 0.1
+"""Posteriors probably come from a model that was trained on the labels if their argmax agrees with more than the former
+share of labels, or if it agrees with 98 % and the mean confidence is lower by the latter, as in a forest."""
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What posteriors and labels say of K classes.
+class Inference:
+    """Estimates from the posteriors and labels of K classes.
 
     Attributes:
         transition: (K, K) T.
+        joint: (K, K) joint distribution of given and true label.
         clean_probs: (N, K) posteriors of the true label.
-        scatter: whether these determine T; None if that was not examined.
-        bracket: (K, 2) bounds of the noise rates that need no scatter.
-        sampling: intervals, for a T that is determined; None if that was not examined.
-        reading: how T was found: by ``"geometry"`` or by ``"labels"`` (see ``minimum_volume``), or ``"counted"``.
+        scatter: Whether ``clean_probs`` determine T; None if that was not examined.
+        bracket: (K, 2) bounds of the noise rates that do not require T to be determined.
+        sampling: Intervals that are valid if T is determined; None if that was not examined.
+        reading: How T was found: by ``"geometry"`` or by ``"labels"`` (see ``minimum_volume``), or ``"counted"``.
     """
 
     transition: Array
+    joint: Array
     clean_probs: Array
     scatter: Scatter | None
     bracket: Array
@@ -53,77 +52,91 @@ class Judgement:
     reading: str
 
 
-def judge(probs: Array, codes: Codes, *, level: float, seed: int) -> Judgement:
-    """Estimate T from (N, K) posteriors of the given labels and the (N,) labels, and measure how sure it is."""
+def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> Inference:
+    """Estimate T and its uncertainty.
+
+    Args:
+        probs: (N, K) posteriors of the given label, out of sample.
+        labels: (N,) given labels in ``0 .. K-1``.
+        level: Nominal coverage of the intervals.
+        random_state: Random seed of the samples and searches.
+    """
     few = probs.shape[1] <= MOST_CLASSES
-    T, clean, reading = _fitted(probs, codes, seed) if few else _counted(probs, codes)
-    T = with_levels(T, quality.joint(codes, clean, T))
-    rows = np.random.default_rng(seed).permutation(len(codes))[: max(1000, MEASURED_NUMBERS // probs.shape[1])]
-    return Judgement(
+    T, clean, reading = _fitted(probs, labels, random_state) if few else _counted(probs, labels)
+    T = with_noise_rates_of(quality.joint(labels, clean, T), T)
+    joint = quality.joint(labels, clean, T)
+    scatter = sampling = None
+    if few:
+        size = max(1000, MEASURED_NUMBERS // probs.shape[1])
+        rows = np.random.default_rng(random_state).permutation(len(labels))[:size]
+        scatter = identifiability.scatter(clean[rows], bootstraps=20, seed=random_state)
+        measured = conditional_intervals(labels[rows], clean[rows], T, level=level, seed=random_state)
+        # With n of N rows, the intervals are too wide by the square root of N / n.
+        sampling = _centred(measured, T, joint, shrink=np.sqrt(len(rows) / len(labels)))
+    return Inference(
         transition=T,
+        joint=joint,
         clean_probs=clean,
-        scatter=identifiability.scatter(clean[rows], bootstraps=20, seed=seed) if few else None,
+        scatter=scatter,
         bracket=identifiability.bracket(probs),
-        sampling=_intervals(T, clean, codes, rows, level, seed) if few else None,
+        sampling=sampling,
         reading=reading,
     )
 
 
-def _fitted(probs: Array, codes: Codes, seed: int) -> tuple[Array, Array, str]:
-    estimate = minimum_volume(probs, codes, random_state=seed, doubt=DOUBT)
+def _fitted(probs: Array, labels: Labels, random_state: int) -> tuple[Array, Array, str]:
+    estimate = minimum_volume(probs, labels, random_state=random_state, doubt=DOUBT)
     return estimate.transition, estimate.clean_posteriors(probs), estimate.reading
 
 
-def _counted(probs: Array, codes: Codes) -> tuple[Array, Array, str]:
-    T = estimate_transition(probs, codes, "confident")
-    # A step costs N C^2, and the last digits of a T with few labels for each entry are not worth hundreds of them.
+def _counted(probs: Array, labels: Labels) -> tuple[Array, Array, str]:
+    T = estimate_transition(probs, labels, "confident")
+    # A step costs N C^2, and T has too few labels per entry for a small gap to be worth hundreds of steps.
     return T, quality.clean_posteriors(probs, T, gap=1e-3, max_iterations=50), "counted"
 
 
-def with_levels(T: Array, joint: Array) -> Array:
-    """T with each class's noise rate as the labels have it, and its mistakes spread as before.
+def with_noise_rates_of(joint: Array, T: Array) -> Array:
+    """T with the noise rates of a joint distribution, and its own proportions among the wrong labels.
 
-    The smallest simplex is sharp on where labels go, and a little pessimistic on how many: that much the labels'
-    own posteriors, summed up in their (K, K) joint distribution, know better.
+    The minimum-volume T gives accurate proportions but slightly too high noise rates; the joint distribution of the
+    labels and their posteriors gives better rates.
+
+    Args:
+        joint: (K, K) joint distribution of given and true label.
+        T: (K, K) transition matrix.
     """
     mass = joint.sum(axis=0)
-    level = np.divide(np.diag(joint), mass, out=np.diag(T).copy(), where=mass > 0)
+    correct = np.divide(np.diag(joint), mass, out=np.diag(T).copy(), where=mass > 0)
     others = T - np.diag(np.diag(T))
-    spread = others.sum(axis=0)
-    shares = np.divide(others, spread, out=np.zeros_like(T), where=spread > 0)
-    level = np.where(spread > 0, level, 1.0)
-    return shares * (1 - level) + np.diag(level)
+    total = others.sum(axis=0)
+    shares = np.divide(others, total, out=np.zeros_like(T), where=total > 0)
+    correct = np.where(total > 0, correct, 1.0)
+    return shares * (1 - correct) + np.diag(correct)
 
 
-def warn_if_seen(probs: Array, codes: Codes) -> None:
-    """Warn of probabilities that look as if the model had been trained on these very labels."""
-    agreement = float((probs.argmax(axis=1) == codes).mean())
-    promised = float(probs.max(axis=1).mean())
-    modest = agreement > 0.98 and agreement - promised > SUSPICIOUS_MODESTY
-    if agreement > SUSPICIOUS_AGREEMENT or modest:
+def warn_if_in_sample(probs: Array, labels: Labels) -> None:
+    """Warn of probabilities that look as if the model had been trained on these labels."""
+    agreement = float((probs.argmax(axis=1) == labels).mean())
+    confidence = float(probs.max(axis=1).mean())
+    underconfident = agreement > 0.98 and agreement - confidence > SUSPICIOUS_UNDERCONFIDENCE
+    if agreement > SUSPICIOUS_AGREEMENT or underconfident:
         warnings.warn(
             f"The probabilities agree with {agreement:.1%} of the labels. Either hardly any label is wrong, or the"
-            " model was trained on these very labels, and then nothing can be found: give probabilities from"
+            " model was trained on these labels, and wrong ones cannot be found: give probabilities from"
             " cross-validation (scikit-learn's cross_val_predict), or features.",
             stacklevel=3,
         )
 
 
-def _intervals(T: Array, clean: Array, codes: Codes, rows: Codes, level: float, seed: int) -> Intervals:
-    """Intervals for T around its estimate, measured on ``rows``.
-
-    With n of N rows, they come out too wide by the square root of N / n.
-    """
-    spread = conditional_intervals(codes[rows], clean[rows], T, level=level, seed=seed)
-    shrink = np.sqrt(len(rows) / len(codes))
-    joint = quality.joint(codes, clean, T)
+def _centred(measured: Intervals, T: Array, joint: Array, shrink: float) -> Intervals:
+    """The measured intervals, scaled by ``shrink`` and centred on the estimates."""
     return Intervals(
-        level,
+        measured.level,
         conditional=True,
-        transition=_around(T, spread.transition, shrink),
-        class_noise_rates=_around(1 - np.diag(T), spread.class_noise_rates, shrink),
-        class_priors=_around(quality.class_priors(joint), spread.class_priors, shrink),
-        noise_rate=_around(np.asarray(quality.noise_rate(joint)), spread.noise_rate, shrink),
+        transition=_around(T, measured.transition, shrink),
+        class_noise_rates=_around(1 - np.diag(T), measured.class_noise_rates, shrink),
+        class_priors=_around(quality.class_priors(joint), measured.class_priors, shrink),
+        noise_rate=_around(np.asarray(quality.noise_rate(joint)), measured.noise_rate, shrink),
     )
 
 

@@ -1,4 +1,4 @@
-"""Out-of-fold posteriors: every row is judged by a model that has not seen its label."""
+"""Out-of-fold posteriors: those of each row come from a model that was not trained on its label."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
+import polars as pl
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -17,31 +16,29 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from volmin import networks
-from volmin.cli.progress import tracked
+from volmin._typing import AnyArray, Array, Labels
+from volmin.data.tables import TableEncoder, as_frame
 from volmin.estimator import NoisyLabelClassifier
 from volmin.exceptions import InputError
+from volmin.progress import Progress, tracked
 from volmin.training import Record
 
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
 STEPS = 1300
-"""Steps of optimisation that a network's number of epochs aims at."""
-
+"""Optimisation steps that the number of epochs of a network aims at."""
 
 SMALLEST_IMAGE = 16
-"""Images with a shorter side are judged by their pixels as they are: there is nothing left to pool."""
+"""Images with a shorter side are too small for a convolutional network and are used as plain pixels."""
 
 
 def network(num_rows: int) -> NoisyLabelClassifier:
-    """VolMinNet on a small network, trained in larger and fewer steps than the estimator's own: five are needed."""
+    """VolMinNet with a small network, trained in fewer and larger steps than by default, since each fold needs one."""
     batch_size = min(1024, max(16, num_rows // 25))
     epochs = min(100, max(10, STEPS * batch_size // num_rows))
     return NoisyLabelClassifier(batch_size=batch_size, epochs=epochs, lr=0.1)
 
 
 def image_network(num_rows: int) -> NoisyLabelClassifier:
-    """VolMinNet on a small convolutional network, for (N, channels, height, width) numbers of unit scale."""
+    """VolMinNet with a small convolutional network, for (N, channels, height, width) images of unit scale."""
 
     def build(shape: tuple[int, ...], num_classes: int) -> nn.Module:
         return networks.fast_cnn(num_classes, shape[0], widths=(16, 32, 64))
@@ -57,24 +54,43 @@ MODELS: dict[str, Callable[[int], Any]] = {
     "forest": lambda _: RandomForestClassifier(300, min_samples_leaf=3),
     "boosting": lambda _: HistGradientBoostingClassifier(learning_rate=0.05, max_iter=60, max_leaf_nodes=15),
 }
-"""Models by name, for a number of rows. All are held back: what can memorise single labels believes the wrong ones."""
+"""Models by name, as functions of the number of rows; regularised, since overfitting reproduces wrong labels."""
 
 
 @dataclass(frozen=True)
 class CrossFit:
-    """What the models of all folds say together.
+    """Out-of-fold posteriors.
 
     Attributes:
-        probs: (N, C) posteriors of the *noisy* label, each row by a model that has not seen it.
-        histories: a network's records per epoch, for each fold; empty for other models.
+        probs: (N, C) posteriors of the *noisy* label, each row by a model that was not trained on it.
+        histories: Records of a network per epoch, for each fold; empty for other models.
     """
 
     probs: Array
     histories: list[list[Record]] = field(default_factory=list)
 
 
-def named_model(model: Any, x: NDArray[Any]) -> Any:
-    """The model that a name stands for, to judge (N, ...) features, or the given model if it can tell probabilities."""
+def as_features(features: Any) -> AnyArray:
+    """Features as (N, ...) numbers; the columns of a table, or of an array with missing values, are encoded."""
+    frame = as_frame(features)
+    if frame is None:
+        x = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features)
+        if x.ndim < 2 or x.size == 0:
+            raise InputError(f"features must be a non-empty (N, ...) array, but have shape {x.shape}.")
+        if x.dtype == np.uint8:
+            return x.astype(np.float32) / 255
+        if x.dtype.kind in "fiub" and np.isfinite(x).all():
+            return x.astype(np.float32)
+        if x.ndim > 2 or x.dtype.kind not in "fiub":
+            raise InputError(
+                f"features of shape {x.shape} and type {x.dtype} must be finite numbers; give a table for text."
+            )
+        frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
+    return TableEncoder().fit(frame, frame.columns).transform(frame)
+
+
+def resolve_model(model: Any, x: AnyArray) -> Any:
+    """The classifier that ``model`` names, chosen for (N, ...) features ``x``; or ``model`` itself, checked."""
     num_rows = len(x)
     if model is None or isinstance(model, str):
         name = model or "network"
@@ -86,73 +102,80 @@ def named_model(model: Any, x: NDArray[Any]) -> Any:
     if not hasattr(model, "fit") or not hasattr(model, "predict_proba"):
         raise InputError(
             f"model must be a scikit-learn classifier with fit and predict_proba, but is {type(model).__name__};"
-            " wrap it in CalibratedClassifierCV if it only decides."
+            " wrap a classifier without predict_proba in CalibratedClassifierCV."
         )
     return model
 
 
 def cross_fit(
-    model: Any, x: NDArray[Any], codes: Codes, num_classes: int, *, folds: int, seed: int, quiet: bool
+    model: Any,
+    x: AnyArray,
+    labels: Labels,
+    num_classes: int,
+    *,
+    folds: int,
+    random_state: int,
+    progress: Progress | None = None,
 ) -> CrossFit:
-    """Fit copies of ``model`` to all folds but one, and ask each for the rows of that one.
+    """Fit a copy of ``model`` for each fold on the other folds, and predict the fold with it.
 
     Args:
-        model: a classifier of scikit-learn's kind. One with a ``transition_matrix_`` predicts the *clean* label.
+        model: A scikit-learn classifier. One with a ``transition_matrix_`` predicts the *clean* label.
         x: (N, ...) features.
-        codes: (N,) labels in ``0 .. num_classes - 1``.
-        num_classes: C.
-        folds: at least 2.
-        seed: of the folds and of every model that has a ``random_state`` of None.
-        quiet: show no progress.
+        labels: (N,) labels in ``0 .. num_classes - 1``.
+        num_classes: Number of classes C.
+        folds: Number of folds, at least 2.
+        random_state: Random seed of the folds and of every model whose ``random_state`` is None.
+        progress: Callback that is called after each fold.
     """
     flat = np.ascontiguousarray(x).reshape(len(x), -1)
-    # scikit-learn knows rows of numbers only; a network of one's own takes them in any shape.
+    # scikit-learn accepts matrices only; a user's network may need the original shape.
     x = x if getattr(_last_step(model), "network", None) is not None else flat
-    generator = np.random.default_rng(seed)
-    fold = deal(codes, repeated_rows(flat), folds, generator)
-    probs = np.zeros((len(codes), num_classes))
+    generator = np.random.default_rng(random_state)
+    fold = assign_folds(labels, first_copies(flat), folds, generator)
+    probs = np.zeros((len(labels), num_classes))
     histories: list[list[Record]] = []
-    for k in tracked(range(folds), "judging labels", folds, Console(stderr=True, quiet=quiet)):
+    for k in tracked(range(folds), "cross-fitting", folds, progress):
         held_out = fold == k
         fitted = _seeded(clone(model), int(generator.integers(2**31)))
-        fitted.fit(x[~held_out], codes[~held_out])
+        fitted.fit(x[~held_out], labels[~held_out])
         probs[held_out] = noisy_posteriors(fitted, x[held_out], num_classes)
         histories += [_last_step(fitted).history_] if hasattr(_last_step(fitted), "history_") else []
     return CrossFit(probs, histories)
 
 
-def noisy_posteriors(fitted: Any, x: NDArray[Any], num_classes: int) -> Array:
-    """(N, C) posteriors of the noisy label; classes that the model never saw get none."""
+def noisy_posteriors(fitted: Any, x: AnyArray, num_classes: int) -> Array:
+    """(N, C) posteriors of the noisy label; zero for classes without training rows."""
     last = _last_step(fitted)
     probs = np.zeros((len(x), num_classes))
-    found = np.asarray(fitted.predict_proba(x), dtype=np.float64)
+    predicted = np.asarray(fitted.predict_proba(x), dtype=np.float64)
     T = getattr(last, "transition_matrix_", None)
-    probs[:, last.classes_] = found if T is None else found @ T.T
+    probs[:, last.classes_] = predicted if T is None else predicted @ T.T
     return probs
 
 
-def deal(codes: Codes, row: Codes, folds: int, generator: np.random.Generator) -> Codes:
-    """The fold of each row, (N,): every class is spread evenly, and rows that repeat each other stay together.
+def assign_folds(labels: Labels, copy_of: Labels, folds: int, generator: np.random.Generator) -> Labels:
+    """(N,) fold of each row, such that classes are spread evenly and identical rows are in one fold.
 
     Args:
-        codes: (N,) labels.
-        row: (N,) the first row that each row repeats, itself as a rule.
-        folds: number of folds.
-        generator: of the order within a class.
+        labels: (N,) labels.
+        copy_of: (N,) first row that is identical to each row, usually the row itself.
+        folds: Number of folds.
+        generator: Random generator of the order within a class.
     """
-    originals = np.unique(row)
+    originals = np.unique(copy_of)
     order = generator.permutation(originals)
-    order = order[codes[order].argsort(kind="stable")]
-    fold = np.empty(len(codes), dtype=np.int64)
+    order = order[labels[order].argsort(kind="stable")]
+    fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(order)) % folds
-    return fold[row]
+    return fold[copy_of]
 
 
-def repeated_rows(x: NDArray[Any]) -> Codes:
-    """The first row that each row repeats exactly, (N,).
+def first_copies(x: AnyArray) -> Labels:
+    """(N,) first row that is identical to each row.
 
-    A copy of a row in the training folds would give its label away. Where most rows are copies, as with a few
-    categories for features, they are no copies of one example, and every row counts as itself.
+    A copy of a row in the training folds would reveal its label. Where most rows are repeated, as with a few
+    categorical features, they are different examples with the same features, and each row counts as its own original.
     """
     keys = x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
@@ -160,10 +183,10 @@ def repeated_rows(x: NDArray[Any]) -> Codes:
 
 
 def _seeded(model: Any, seed: int) -> Any:
-    """The model with a seed wherever it has none."""
+    """The model with ``seed`` in place of every ``random_state`` of None."""
     parts = {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "random_state"}
     return model.set_params(**{name: seed for name, value in parts.items() if value is None})
 
 
-def _last_step(fitted: Any) -> Any:
-    return fitted[-1] if isinstance(fitted, Pipeline) else fitted
+def _last_step(model: Any) -> Any:
+    return model[-1] if isinstance(model, Pipeline) else model

@@ -1,4 +1,4 @@
-"""Labels of any hashable kind as numbers, and back."""
+"""Conversion of labels of any hashable type to class numbers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from volmin._typing import AnyArray, Labels
 from volmin.exceptions import InputError
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Encoded:
     """Labels as positions in ``classes``: ``classes[codes]`` are the labels."""
 
-    classes: NDArray[Any]
-    codes: Codes
+    classes: AnyArray
+    codes: Labels
 
 
 def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> Encoded:
@@ -28,12 +26,12 @@ def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> 
     Args:
         labels: (N,) labels of any hashable type: a list, an array, a tensor or a series.
         classes: (C,) all classes in their order; by default those that occur, sorted.
-        num_columns: how many classes there must be, because probabilities have so many columns. Whole numbers in
-            ``0 .. num_columns - 1`` then name columns, so that a class may lack labels.
+        num_columns: Number of columns of the probabilities, which must equal the number of classes. Integer labels in
+            ``0 .. num_columns - 1`` are taken as column numbers, so that a class may have no label.
     """
     values = vector(labels)
     if len(values) == 0:
-        raise InputError("There are no labels; give at least a few rows of each class.")
+        raise InputError("labels is empty; give at least a few rows of each class.")
     missing = _missing_rows(values)
     if len(missing):
         raise InputError(
@@ -49,18 +47,18 @@ def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> 
         known = np.arange(num_columns)
     position = {value: code for code, value in enumerate(known.tolist())}
     if len(position) != len(known):
-        raise InputError("classes must be different from each other.")
-    # Each different label is looked up once: there may be millions of rows.
-    different, which = _different(values)
+        raise InputError("classes must be distinct.")
+    # Only distinct labels are looked up, since there may be millions of rows.
+    distinct, which = _distinct(values)
     try:
-        codes = np.array([position[value] for value in different], dtype=np.int64)
+        codes = np.array([position[value] for value in distinct], dtype=np.int64)
     except KeyError as unknown:
-        raise InputError(f"The label {unknown.args[0]!r} is none of the classes {_shortened(known)}.") from None
+        raise InputError(f"The label {unknown.args[0]!r} is not one of the classes {_shortened(known)}.") from None
     return Encoded(known, codes[which])
 
 
-def vector(labels: Any) -> NDArray[Any]:
-    """Labels as a one-dimensional array; what is not a number or a string stays the object that it is."""
+def vector(labels: Any) -> AnyArray:
+    """Labels as a one-dimensional array; labels that are neither numbers nor strings stay objects."""
     if hasattr(labels, "detach"):
         labels = labels.detach().cpu()
     if hasattr(labels, "to_numpy"):
@@ -72,57 +70,57 @@ def vector(labels: Any) -> NDArray[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, and pandas' NA and NaT."""
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
 
 
-def _objects(labels: Iterable[Hashable]) -> NDArray[Any]:
+def _objects(labels: Iterable[Hashable]) -> AnyArray:
     values = list(labels)
     kinds = {type(value) for value in values}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return np.asarray(values)
-    # Filled one by one, since NumPy would make a matrix of tuples.
+    # Filled one by one, since np.array would turn tuples into a matrix.
     array = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         array[row] = value
     return array
 
 
-def _different(values: NDArray[Any]) -> tuple[list[Any], Codes]:
-    """The different labels, and for each row which of them it has."""
+def _distinct(values: AnyArray) -> tuple[list[Any], Labels]:
+    """The distinct labels, and the position of each row's label among them."""
     if values.dtype != object:
-        different, which = np.unique(values, return_inverse=True)
-        return different.tolist(), which
+        distinct, which = np.unique(values, return_inverse=True)
+        return distinct.tolist(), which
     places: dict[Any, int] = {}
     which = np.fromiter((places.setdefault(value, len(places)) for value in values), np.int64, len(values))
     return list(places), which
 
 
-def _missing_rows(values: NDArray[Any]) -> Codes:
+def _missing_rows(values: AnyArray) -> Labels:
     if values.dtype == object:
         return np.flatnonzero([is_missing(value) for value in values])
     return np.flatnonzero(values != values)
 
 
-def _sorted_classes(values: NDArray[Any]) -> NDArray[Any]:
+def _sorted_classes(values: AnyArray) -> AnyArray:
     if values.dtype != object:
         return np.unique(values)
     try:
-        different = list(dict.fromkeys(values.tolist()))
+        distinct = list(dict.fromkeys(values.tolist()))
     except TypeError as error:
         raise InputError(f"labels must be hashable (text, numbers, tuples): {error}.") from None
     try:
-        return _objects(sorted(different))
+        return _objects(sorted(distinct))
     except TypeError:
-        return _objects(sorted(different, key=lambda value: (type(value).__name__, str(value))))
+        return _objects(sorted(distinct, key=lambda value: (type(value).__name__, str(value))))
 
 
-def _names_columns(known: NDArray[Any], num_columns: int) -> bool:
+def _names_columns(known: AnyArray, num_columns: int) -> bool:
     return np.issubdtype(known.dtype, np.integer) and known.min() >= 0 and known.max() < num_columns
 
 
-def _shortened(known: NDArray[Any], most: int = 5) -> str:
+def _shortened(known: AnyArray, most: int = 5) -> str:
     shown = ", ".join(str(value) for value in known[:most])
     return shown + (", …" if len(known) > most else "")

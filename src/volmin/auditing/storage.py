@@ -1,222 +1,153 @@
-"""An audit on disk: files that are complete or not there, ``audit.json`` last; and the page made from it."""
+"""Files of an audit. Each is written atomically; ``audit.json`` comes last and marks the others as complete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from volmin.auditing import text as words
-from volmin.data.tables.encoder import as_frame
-from volmin.exceptions import DamagedFileError, DataError, InputError
+from volmin._typing import Array
+from volmin.auditing import text
+from volmin.auditing.page import write_page
+from volmin.auditing.result import AuditResult
+from volmin.exceptions import DataError
 from volmin.identifiability import ClassConditions, Scatter
 from volmin.intervals import Interval, Intervals
 from volmin.io.atomic import replace_file
 from volmin.io.locks import only_process
 from volmin.io.sealed import read_sealed_json, write_sealed_json
 from volmin.io.spreadsheets import write_csv
-from volmin.report import AuditStory, ClassLine, Confusion, write_audit_report
-from volmin.report.examples import Examples, image_examples, no_examples, table_examples
-
-if TYPE_CHECKING:
-    from volmin.auditing.result import Audit
 
 FORMAT = 1
-"""Of ``audit.json``; another number means that other code must read it."""
+"""Version of the format of ``audit.json``."""
 
-MOST_CONFUSIONS = 30
+Result = TypeVar("Result", bound=AuditResult)
 
 
-def save(audit: Audit, folder: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
-    """Write everything; ``audit.json`` comes last and says that the rest is complete."""
-    classes = [str(name) for name in audit.classes]
-    rows = audit.issues(fdr)
-    labels = _texts(audit, names)
-    flagged = labels[rows.tolist()].with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
-    shares = ((name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, audit.transition, strict=True))
+def save(result: AuditResult, folder: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
+    """Write all files of an audit; the arguments are those of ``Audit.save``."""
+    classes = [str(name) for name in result.classes]
+    labels = _label_table(result, names, fdr)
+    shares = (
+        (name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, result.transition, strict=True)
+    )
+    issues = labels[result.issues(fdr).tolist()].drop("flagged")
+    issues = issues.with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
     with only_process(folder):
-        # Until the end there is no finished audit here, not even an older one.
+        # An older audit in the folder must not look finished while its files are replaced.
         (folder / "audit.json").unlink(missing_ok=True)
         with replace_file(folder / "labels.parquet") as temporary:
-            labels.with_columns(flagged=pl.Series(np.isin(np.arange(len(audit)), rows))).write_parquet(temporary)
-        write_csv(folder / "issues.csv", flagged.columns, flagged.iter_rows())
+            labels.write_parquet(temporary)
+        write_csv(folder / "issues.csv", issues.columns, issues.iter_rows())
         write_csv(folder / "transition.csv", ("given \\ true", *classes), shares)
-        write_report(audit, folder / "report.html", examples, names, fdr)
-        # The files for people are theirs to change; what is read again must be what was written.
-        write_sealed_json(folder / "audit.json", _content(audit, fdr), ["labels.parquet"])
+        write_page(result, folder / "report.html", examples, names, fdr)
+        # Only the files that are read again get checksums; users may edit the others.
+        write_sealed_json(folder / "audit.json", _content(result, fdr), ["labels.parquet"])
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """The fields of an ``Audit``, from a folder."""
+def load(folder: Path, kind: type[Result]) -> Result:
+    """Read the audit in a folder, as an instance of ``kind``."""
     try:
         content = read_sealed_json(folder / "audit.json", files=True)
         if content["format"] != FORMAT:
             raise DataError(f"{folder} was written by another version of volmin; run the audit again.")
         labels = pl.read_parquet(folder / "labels.parquet", columns=["given", "suggested", "probability_wrong"])
-        names = content["classes"]
-        place = {name: code for code, name in enumerate(names)}
-        if not all(isinstance(name, str) for name in names) or len(place) < len(names):
-            raise InputError("classes must be different texts")
-        count = len(names)
-        rare = _places(content["rare"], count)
-        codes, suggested = (
-            labels[column].replace_strict(place, return_dtype=pl.Int64).to_numpy() for column in ("given", "suggested")
-        )
-        return {
-            "classes": np.array(names),
-            "codes": codes,
-            "suggested_codes": suggested,
-            "quality": 1 - labels["probability_wrong"].to_numpy(),
-            "transition": _numbers(content["transition"], count, count),
-            "joint": _numbers(content["joint"], count, count),
-            "clean_probs": None,
-            "scatter": None if content["scatter"] is None else _scatter_from(content["scatter"], count - len(rare)),
-            "bracket": _numbers(content["bracket"], count, 2),
-            "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"], count),
-            "rare": rare,
-            "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
-            "provenance": dict(content["provenance"]),
-        }
+        return kind(**_fields(content, labels))
     except FileNotFoundError:
         raise DataError(f"{folder} holds no finished audit: it has no audit.json with labels.parquet.") from None
-    except (*_DAMAGE, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        if isinstance(error, DataError | DamagedFileError):
-            raise
+    except DataError:
+        raise
+    except (*_MALFORMED, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"{folder} holds a damaged audit ({type(error).__name__}: {error}); run it again.") from None
 
 
-_DAMAGE = (LookupError, ValueError, TypeError, AttributeError, OverflowError)
-"""What taking apart a JSON object of another form ends in."""
+_MALFORMED = (LookupError, ValueError, TypeError, AttributeError, OverflowError)
+"""Errors that reading JSON of an unexpected structure raises; the file may hold anything."""
 
 
-def _numbers(value: Any, *shape: int) -> NDArray[np.float64]:
-    """Numbers of a known shape; null stands for one that is not finite."""
+def _fields(content: dict[str, Any], labels: pl.DataFrame) -> dict[str, Any]:
+    """The fields of an ``AuditResult``, from the content of ``audit.json`` and ``labels.parquet``."""
+    names = content["classes"]
+    place = {name: code for code, name in enumerate(names)}
+    if not all(isinstance(name, str) for name in names) or len(place) < len(names):
+        raise ValueError("classes must be distinct strings")
+    count = len(names)
+    rare = _places(content["rare"], count)
+    codes, suggested = (
+        labels[column].replace_strict(place, return_dtype=pl.Int64).to_numpy() for column in ("given", "suggested")
+    )
+    return {
+        "classes": np.array(names),
+        "codes": codes,
+        "suggested_codes": suggested,
+        "quality": 1 - labels["probability_wrong"].to_numpy(),
+        "transition": _numbers(content["transition"], count, count),
+        "joint": _numbers(content["joint"], count, count),
+        "clean_probs": None,
+        "scatter": None if content["scatter"] is None else _scatter_from(content["scatter"], count - len(rare)),
+        "bracket": _numbers(content["bracket"], count, 2),
+        "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"], count),
+        "rare": rare,
+        "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
+        "provenance": dict(content["provenance"]),
+    }
+
+
+def _numbers(value: Any, *shape: int) -> Array:
+    """An array of numbers that must have this shape; null becomes NaN."""
     array = np.array(value, dtype=np.float64)
     if array.shape != shape:
-        raise InputError(f"numbers of the shape {shape} were expected, but there are {array.shape}")
+        raise ValueError(f"numbers of shape {shape} were expected, but have shape {array.shape}")
     return array
 
 
 def _places(value: Any, count: int) -> tuple[int, ...]:
-    """Indices of classes."""
+    """Positions among ``count`` classes."""
     if not all(type(place) is int and 0 <= place < count for place in value):
-        raise InputError(f"indices of {count} classes were expected, but there are {value!r}")
+        raise ValueError(f"positions among {count} classes were expected, but there are {value!r}")
     return tuple(value)
 
 
-def write_report(audit: Audit, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
-    """Write the page of an audit."""
-    rows = audit.issues(fdr)
-    shown = _examples(examples, rows, len(audit))
-    listed = rows[: len(shown)]
-    low, high = words.noise_rate_bracket(audit)
-    intervals = audit.intervals
-    if intervals is not None:
-        low, high = float(intervals.noise_rate.low), float(intervals.noise_rate.high)
-    classes = [str(name) for name in audit.classes]
-    story = AuditStory(
-        title=audit.provenance.get("title", "Label audit"),
-        headline=words.headline(audit),
-        verdict=words.identifiability(audit),
-        identified=audit.identified,
-        notes=[words.rare_classes(audit)] if audit.rare else [],
-        known=audit.provenance.get("known", ""),
-        classes=classes,
-        num_rows=len(audit),
-        noise_rate=(audit.noise_rate, low, high),
-        level=None if intervals is None else intervals.level,
-        scatter_index=None if audit.scatter is None else audit.scatter.index,
-        T=audit.transition,
-        bounds=None if intervals is None else (intervals.transition.low, intervals.transition.high),
-        class_lines=_class_lines(audit, classes),
-        confusions=[Confusion(i, j, share * len(audit)) for i, j, share in audit.confusions(MOST_CONFUSIONS)],
-        fdr=fdr,
-        flagged=len(rows),
-        expected_right=float(audit.quality[rows].sum()),
-        rows=listed.tolist(),
-        names=[] if names is None else [str(names[row]) for row in listed],
-        given=audit.codes[listed].tolist(),
-        suggested=audit.suggested_codes[listed].tolist(),
-        wrong=[round(float(value), 4) for value in 1 - audit.quality[listed]],
-        examples=shown,
-        histories=audit.histories,
-        provenance=audit.provenance,
+def _label_table(result: AuditResult, names: Sequence[Any] | None, fdr: float) -> pl.DataFrame:
+    """One line per label, with the labels as text, since they may be of any type."""
+    classes = pl.Series([str(name) for name in result.classes])
+    table = result.frame(fdr).with_columns(
+        given=classes.gather(result.codes), suggested=classes.gather(result.suggested_codes)
     )
-    write_audit_report(path, story)
+    return table if names is None else table.with_columns(name=pl.Series([str(name) for name in names]))
 
 
-def _class_lines(audit: Audit, names: list[str]) -> list[ClassLine]:
-    given = np.bincount(audit.codes, minlength=len(names))
-    rates, bounds, priors = audit.class_noise_rates, audit.noise_bounds, audit.class_priors
-    return [
-        ClassLine(
-            name=names[j],
-            given=int(given[j]),
-            true=float(priors[j] * len(audit)),
-            rate=float(rates[j]),
-            low=float(bounds[j, 0]),
-            high=float(bounds[j, 1]),
-            most=float(audit.bracket[j, 1]),
-            mostly=[(names[i], share) for i, share in words.main_confusions(audit, j)],
-            judged=j not in audit.rare,
-        )
-        for j in np.argsort(-rates, kind="stable")
-    ]
-
-
-def _examples(examples: Any, rows: NDArray[np.int64], count: int) -> Examples:
-    if examples is None:
-        return no_examples(len(rows))
-    if len(examples) != count and as_frame(examples) is None:
-        raise InputError(f"examples must hold one entry per label: {count}, not {len(examples)}.")
-    frame = as_frame(examples)
-    return image_examples(examples, rows) if frame is None else table_examples(frame, rows)
-
-
-def _texts(audit: Audit, names: Sequence[Any] | None) -> pl.DataFrame:
-    """A line per label, as text, since labels may be anything."""
-    classes = pl.Series([str(name) for name in audit.classes])
-    columns = {
-        "row": np.arange(len(audit)),
-        "given": classes.gather(audit.codes),
-        "suggested": classes.gather(audit.suggested_codes),
-        "probability_wrong": 1 - audit.quality,
-    }
-    return pl.DataFrame(columns if names is None else columns | {"name": [str(name) for name in names]})
-
-
-def _content(audit: Audit, fdr: float) -> dict[str, Any]:
-    rows = audit.issues(fdr)
+def _content(result: AuditResult, fdr: float) -> dict[str, Any]:
+    rows = result.issues(fdr)
     return {
         "format": FORMAT,
-        "rows": len(audit),
-        "classes": [str(name) for name in audit.classes],
-        "noise_rate": audit.noise_rate,
-        "identified": audit.identified,
+        "rows": len(result),
+        "classes": [str(name) for name in result.classes],
+        "noise_rate": result.noise_rate,
+        "identified": result.identified,
         "fdr": fdr,
         "flagged": len(rows),
-        "expected_right_among_flagged": float(audit.quality[rows].sum()),
-        "class_noise_rates": audit.class_noise_rates.tolist(),
-        "class_priors": audit.class_priors.tolist(),
-        "transition": audit.transition.tolist(),
-        "joint": audit.joint.tolist(),
-        "bracket": audit.bracket.tolist(),
-        "intervals": None if audit.sampling is None else _plain(asdict(audit.sampling)),
-        "scatter": None if audit.scatter is None else _scatter_content(audit.scatter),
-        "verdict": words.identifiability(audit),
-        "rare": list(audit.rare),
-        "histories": [list(history) for history in audit.histories],
-        "provenance": audit.provenance,
+        "expected_right_among_flagged": float(result.quality[rows].sum()),
+        "class_noise_rates": result.class_noise_rates.tolist(),
+        "class_priors": result.class_priors.tolist(),
+        "transition": result.transition.tolist(),
+        "joint": result.joint.tolist(),
+        "bracket": result.bracket.tolist(),
+        "intervals": None if result.sampling is None else _plain(asdict(result.sampling)),
+        "scatter": None if result.scatter is None else _scatter_content(result.scatter),
+        "verdict": text.identifiability(result),
+        "rare": list(result.rare),
+        "histories": [list(history) for history in result.histories],
+        "provenance": result.provenance,
     }
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, and null for numbers that are not finite."""
+    """The value in types of JSON: arrays as lists, and null for numbers that are not finite."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

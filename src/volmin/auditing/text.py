@@ -1,133 +1,134 @@
-"""The findings of an audit in plain words."""
+"""The result of an audit as text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from volmin.auditing.result import AuditResult, Check
 from volmin.formatting import terminal_safe
+from volmin.identifiability import Verdict
 
-if TYPE_CHECKING:
-    from volmin.auditing.result import Audit, Check
+MOST_NAMED = 5
+"""Number of classes that a text names."""
 
-WORST = 5
-"""Classes that a summary names."""
+HAND_CHECK = "To be sure, check 100 labels drawn at random by hand and pass them with --clean (audit.check in Python)."
 
 
-def summary(audit: Audit, fdr: float) -> str:
-    """A few lines that a person can act on."""
-    rows = audit.issues(fdr)
-    right = audit.quality[rows].mean() if len(rows) else 0.0
-    flagged = f"{len(rows):,} labels are flagged" if len(rows) != 1 else "1 label is flagged"
+def summary(result: AuditResult, fdr: float) -> str:
+    """Noise rate, worst classes, flagged labels and identifiability in a few lines."""
     lines = [
-        f"{len(audit):,} labels in {len(audit.classes)} classes. {headline(audit)}",
+        f"{len(result):,} labels in {len(result.classes)} classes. {headline(result)}",
         "",
-        *_worst_classes(audit),
+        *_worst_classes(result),
         "",
-        f"{flagged}: about {right:.0%} of them may be right after all (limit {fdr:.0%})."
-        if len(rows)
-        else f"No label is suspicious enough to be flagged (limit: {fdr:.0%} of the flagged may be right).",
-        identifiability(audit),
+        _flagged(result, fdr),
+        identifiability(result),
     ]
-    if audit.rare:
-        lines.append(rare_classes(audit))
+    if result.rare:
+        lines.append(rare_classes(result))
     return terminal_safe("\n".join(lines))
 
 
-def headline(audit: Audit) -> str:
-    """The noise rate, with an interval where T is identified, and with bounds where it is not."""
-    rate = f"{audit.noise_rate:.1%}"
-    if audit.intervals is not None:
-        interval = audit.intervals.noise_rate
-        return (
-            f"About {rate} are wrong ({audit.intervals.level:.0%} interval {interval.low:.1%} to {interval.high:.1%})."
-        )
-    low, high = noise_rate_bracket(audit)
-    condition = "by estimate" if audit.scatter is None else "if the noise is as large as the data allow"
-    return f"Between {low:.1%} and {high:.1%} are wrong; {rate} {condition}."
+def headline(result: AuditResult) -> str:
+    """The noise rate, with an interval where T is identified and with bounds elsewhere."""
+    rate = f"{result.noise_rate:.1%}"
+    if result.intervals is not None:
+        interval = result.intervals.noise_rate
+        level = f"{result.intervals.level:.0%}"
+        return f"About {rate} are wrong ({level} interval {interval.low:.1%} to {interval.high:.1%})."
+    low, high = noise_rate_bracket(result)
+    return f"Between {low:.1%} and {high:.1%} are wrong; the estimate is {rate}."
 
 
-def noise_rate_bracket(audit: Audit) -> tuple[float, float]:
-    """Bounds of the noise rate from those of the classes; the estimate lies between them."""
-    high = float(audit.class_priors @ audit.bracket[:, 1])
-    return 0.0, max(high, audit.noise_rate)
+def noise_rate_bracket(result: AuditResult) -> tuple[float, float]:
+    """Bounds of the noise rate that follow from those of the classes; the estimate lies between them."""
+    high = float(result.class_priors @ result.bracket[:, 1])
+    return 0.0, max(high, result.noise_rate)
 
 
-def identifiability(audit: Audit) -> str:
-    """How far T can be trusted, in one or two sentences."""
-    if audit.scatter is None:
-        return f"With {len(audit.classes)} classes it is not examined whether the data determine T. {HAND_CHECK}"
-    s = f"scatter index {audit.scatter.index:.2f}, above 1 is needed"
-    kind = audit.scatter.verdict.split(":")[0].split(",")[0]
-    if kind == "well identified":
-        return f"T is well identified ({s}). The data could have contradicted it; they can never prove it."
-    if kind == "borderline":
-        return f"T is at the border of what the data determine ({s}): the true noise may be smaller. {HAND_CHECK}"
-    names = ", ".join(str(audit.classes[j]) for j in _failing(audit)[:WORST])
-    short = f" Examples that are clearly no {names} are missing." if names else ""
-    return f"T is not identified ({s}): it is the most noise that the data allow.{short} {HAND_CHECK}"
+def identifiability(result: AuditResult) -> str:
+    """Whether the data determine T, in one or two sentences."""
+    if result.scatter is None:
+        return f"Whether the data determine T was not examined for {len(result.classes)} classes. {HAND_CHECK}"
+    s = f"scatter index {result.scatter.index:.2f}, above 1 is needed"
+    verdict = result.scatter.verdict
+    if verdict is Verdict.WELL_IDENTIFIED:
+        return f"T is well identified ({s}). This check can reject T but never prove it."
+    if verdict is Verdict.BORDERLINE:
+        return f"T is barely identified ({s}): the true noise rate may be lower. {HAND_CHECK}"
+    names = ", ".join(str(result.classes[j]) for j in _failing(result)[:MOST_NAMED])
+    missing = f" Examples that clearly do not belong to {names} are missing." if names else ""
+    return f"T is not identified ({s}): the estimate is the largest noise that the data allow.{missing} {HAND_CHECK}"
 
 
-HAND_CHECK = "Check 100 labels drawn at random by hand, and give them with --clean (audit.check) to be sure."
-
-
-def rare_classes(audit: Audit) -> str:
-    """Which classes were not judged, and what to do."""
-    names = ", ".join(str(audit.classes[j]) for j in audit.rare[:WORST]) + (", …" if len(audit.rare) > WORST else "")
-    number = f"{len(audit.rare)} classes have" if len(audit.rare) > 1 else "1 class has"
+def rare_classes(result: AuditResult) -> str:
+    """Which classes were not audited, and what to do about it."""
+    names = ", ".join(str(result.classes[j]) for j in result.rare[:MOST_NAMED])
+    names += ", …" if len(result.rare) > MOST_NAMED else ""
+    if len(result.rare) == 1:
+        return f"1 class has too few rows, so its labels are assumed to be correct: {names}. Merge it with another one."
     return (
-        f"{number} too few rows to be judged, so their labels count as right: {names}."
-        " Merge them with others, or find more examples."
+        f"{len(result.rare)} classes have too few rows, so their labels are assumed to be correct: {names}."
+        " Merge them with others."
     )
 
 
-def checked(check: Check) -> str:
-    """What known labels say of the audit."""
+def check_summary(check: Check) -> str:
+    """The comparison with known true labels in a few lines."""
     lines = [
-        f"{check.rows:,} known labels: {check.noise_rate:.1%} of them were wrong; T error {check.transition_error:.3f}."
+        f"In {check.rows:,} rows with a known true label, {check.noise_rate:.1%} of the given labels are wrong;"
+        f" the error of T is {check.transition_error:.3f}."
     ]
     if check.flagged:
         lines.append(
-            f"Of {check.flagged:,} flagged, {check.precision:.1%} are wrong indeed, and the suggestion is right for"
+            f"Of {check.flagged:,} flagged labels, {check.precision:.1%} are wrong; the suggested label is correct for"
             f" {check.suggestion_accuracy:.1%}."
         )
     if not np.isnan(check.recall):
         lines.append(f"Of the wrong labels, {check.recall:.1%} are flagged.")
     lines.append(
-        f"Counted in, they put the share of wrong labels at {check.updated_noise_rate:.1%} (if drawn at random)."
+        f"Corrected by these rows, the estimated noise rate is {check.updated_noise_rate:.1%}"
+        " (valid if they were drawn at random)."
     )
     return "\n".join(lines)
 
 
-def main_confusions(audit: Audit, true: int, most: int = 2) -> list[tuple[int, float]]:
-    """(given, share) of the labels that a true class is mostly mistaken for."""
-    column = audit.transition[:, true].copy()
+def main_confusions(result: AuditResult, true: int, most: int = 2) -> list[tuple[int, float]]:
+    """(given, share) of the wrong labels that a true class carries most often."""
+    column = result.transition[:, true].copy()
     column[true] = 0
     return [(int(i), float(column[i])) for i in np.argsort(-column, kind="stable")[:most] if column[i] >= 0.005]
 
 
-def _worst_classes(audit: Audit) -> list[str]:
-    rates = audit.class_noise_rates
-    worst = [j for j in np.argsort(-rates, kind="stable")[:WORST] if rates[j] >= 0.005]
+def _flagged(result: AuditResult, fdr: float) -> str:
+    rows = result.issues(fdr)
+    if len(rows) == 0:
+        return f"No label is flagged (limit: {fdr:.0%} correct labels among the flagged)."
+    flagged = "1 label is flagged" if len(rows) == 1 else f"{len(rows):,} labels are flagged"
+    return f"{flagged}; about {result.quality[rows].mean():.0%} of them are expected to be correct (limit {fdr:.0%})."
+
+
+def _worst_classes(result: AuditResult) -> list[str]:
+    rates = result.class_noise_rates
+    worst = [j for j in np.argsort(-rates, kind="stable")[:MOST_NAMED] if rates[j] >= 0.005]
     if not worst:
-        return ["No class loses as much as half a percent of its labels."]
-    width = max(10, *(len(_short(audit.classes[j])) for j in worst))
-    bounds = "interval" if audit.identified else "bounds"
-    lines = [f"{'true class':<{width}}  wrong  {bounds:<13}  mostly labelled"]
+        return ["Every class has a noise rate below 0.5%."]
+    width = max(10, *(len(_short(result.classes[j])) for j in worst))
+    bounds = "interval" if result.identified else "bounds"
+    lines = [f"{'true class':<{width}}  wrong  {bounds:<13}  mislabelled as"]
     for j in worst:
-        low, high = audit.noise_bounds[j]
-        mostly = ", ".join(f"{_short(audit.classes[i])} ({share:.0%})" for i, share in main_confusions(audit, j))
+        low, high = result.noise_bounds[j]
+        labels = ", ".join(f"{_short(result.classes[i])} ({share:.0%})" for i, share in main_confusions(result, j))
         lines.append(
-            f"{_short(audit.classes[j]):<{width}}  {rates[j]:5.1%}  {f'{low:.0%} to {high:.0%}':<13}  {mostly}"
+            f"{_short(result.classes[j]):<{width}}  {rates[j]:5.1%}  {f'{low:.0%} to {high:.0%}':<13}  {labels}"
         )
     return lines
 
 
-def _failing(audit: Audit) -> list[int]:
-    """Classes short of evidence, as positions among all classes: the scatter knows only those that were judged."""
-    judged = [j for j in range(len(audit.classes)) if j not in audit.rare]
-    return [judged[k] for k in audit.scatter.per_class.failing] if audit.scatter else []
+def _failing(result: AuditResult) -> list[int]:
+    """Classes that fail a condition of identifiability, as positions among all classes, the rare ones included."""
+    audited = [j for j in range(len(result.classes)) if j not in result.rare]
+    return [audited[k] for k in result.scatter.per_class.failing] if result.scatter else []
 
 
 def _short(label: object, most: int = 24) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 from numpy.typing import NDArray
 from rich.console import Console
 
-from volmin.auditing import text as words
+from volmin.auditing import text
 from volmin.auditing.audit import audit
 from volmin.auditing.decisions import apply_decisions
-from volmin.data.images.folder import load_images
-from volmin.data.relabel import write_corrected_folder, write_corrected_table
-from volmin.data.tables.encoder import LabelledTable, load_table
+from volmin.data.images import load_images
+from volmin.data.relabelling import write_corrected_folder, write_corrected_table
+from volmin.data.tables import LabelledTable, load_table
 from volmin.exceptions import DataError, InputError
 from volmin.formatting import duration, terminal_safe
 from volmin.io.arrays import read_array
@@ -67,8 +67,8 @@ def audit_and_show(
     console.print(found.summary(fdr))
     if source.clean is not None:
         check = found.check(source.clean, fdr)
-        found = replace(found, provenance=found.provenance | {"known": words.checked(check)})
-        console.print(words.checked(check))
+        found = replace(found, provenance=found.provenance | {"known": text.check_summary(check)})
+        console.print(text.check_summary(check))
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)
     console.print(
         f"\n{duration(found.provenance['seconds'])}; written to {terminal_safe(str(out))}: report.html, issues.csv,"

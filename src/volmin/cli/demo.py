@@ -15,7 +15,7 @@ from volmin.data import load_dataset
 from volmin.experiments import run, spec
 from volmin.formatting import duration
 from volmin.io.atomic import write_json
-from volmin.report import RunStory, write_run_report
+from volmin.report import RunPage, write_run_report
 from volmin.training import Record
 from volmin.transition import as_matrix
 
@@ -49,7 +49,7 @@ def run_demo(out: Path, seed: int = 1) -> None:
     seconds = time.perf_counter() - start
 
     report, figures = out / "report.html", out / "demo.json"
-    story = RunStory(
+    page = RunPage(
         title="35 % of the labels were wrong",
         dataset="Handwritten digits",
         noise=NOISE,
@@ -60,7 +60,7 @@ def run_demo(out: Path, seed: int = 1) -> None:
         histories=histories,
         command=f"volmin demo --seed {seed}",
     )
-    write_run_report(report, story)
+    write_run_report(report, page)
     write_json(
         figures,
         {

@@ -1,4 +1,4 @@
-"""Data: one file per source. ``load_dataset`` is the door."""
+"""Data sets: named ones, one module per source, and those in a user's files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from pathlib import Path
 
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip, ProgressiveCropFlip
 from volmin.data.dataset import Dataset, Part
-from volmin.data.images.files import ImageFiles, ImageLoader
+from volmin.data.images import ImageFiles, ImageLoader
 from volmin.data.loaders import Batch, TensorLoader
+from volmin.data.sources import NOISY, SOURCES, names
 from volmin.data.splits import NoisySplit, noisy_split, split_indices, split_with, without_anchors
 from volmin.exceptions import DataError, InputError
+from volmin.progress import Progress
 
 __all__ = [
     "AUGMENTATIONS",
+    "NOISY",
+    "SOURCES",
     "Augmentation",
     "Batch",
     "CropFlip",
@@ -34,24 +38,6 @@ __all__ = [
     "without_anchors",
 ]
 
-SOURCES = {
-    "digits": "1,437 + 360 digits of 8 x 8 pixels, embedded",
-    "mnist": "60,000 + 10,000 digits of 28 x 28 pixels (IDX files in --data-dir, or downloaded)",
-    "fashion_mnist": "60,000 + 10,000 articles of clothing of 28 x 28 pixels (IDX files in --data-dir, or downloaded)",
-    "cifar10": "50,000 + 10,000 colour images of 32 x 32 pixels (cifar-10-batches-py in --data-dir, or downloaded)",
-    "cifar100": "the same with 100 classes (cifar-100-python in --data-dir, or downloaded)",
-    "clothing1m": "1,000,000 photographs with noisy labels + 10,526 with clean ones (images/ and lists in --data-dir)",
-}
-
-
-NOISY = ("clothing1m",)
-"""Data sets whose training labels are noisy as they come."""
-
-
-def names() -> list[str]:
-    """Names that ``load_dataset`` takes."""
-    return list(SOURCES)
-
 
 def load_dataset(
     name: str | Path,
@@ -62,22 +48,24 @@ def load_dataset(
     ignore: Sequence[str] = (),
     images: bool = False,
     size: int | None = None,
+    progress: Progress | None = None,
 ) -> Dataset:
-    """A data set by name, or from a file or folder of one's own.
+    """Load a data set by name, or from a user's table or folder.
 
     Args:
-        name: one of ``names()``, the path of a table, or that of a folder with a folder of images per class.
-        data_dir: folder with the official files as they come; by default they are downloaded, once.
-        label: the column of a table that holds the given labels.
-        clean: the column that holds the true labels, where they are known too.
-        ignore: columns that are no features.
-        images: whether a table names image files, which are then what is learned from.
-        size: the side that images of one's own are resized to; by default that of the median image, within 16..64.
+        name: One of ``names()``, the path of a table, or the path of a folder with a folder of images per class.
+        data_dir: Folder with the official files of a named data set; by default they are downloaded once.
+        label: Column of a table with the given labels.
+        clean: Column of a table with the true labels, if they are known.
+        ignore: Columns of a table to leave out of the features.
+        images: Whether a table names image files, which are then the inputs.
+        size: Side that a user's images are resized to; by default that of the median image, within 16..64.
+        progress: Callback that reports the progress of downloading and of decoding images.
     """
     if name not in SOURCES:
-        from volmin.data.local import load_own
+        from volmin.data.custom import load_custom
 
-        return load_own(name, label=label, clean=clean, ignore=ignore, images=images, size=size)
+        return load_custom(name, label=label, clean=clean, ignore=ignore, images=images, size=size, progress=progress)
     if label or clean or ignore or images or size:
         raise InputError(
             f"The data set {name} has no columns to choose from: leave out label, clean, ignore, images and size."
@@ -85,4 +73,4 @@ def load_dataset(
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():
         raise DataError(f"The data directory {folder} does not exist.")
-    return import_module(f"volmin.data.sources.{name}").load(folder)
+    return import_module(f"volmin.data.sources.{name}").load(folder, progress)

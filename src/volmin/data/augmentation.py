@@ -11,10 +11,7 @@ from torch import Tensor
 
 
 class Augmentation(Protocol):
-    """A random change of images.
-
-    Drawing is separate from applying: the choices of an epoch are drawn at once, whichever device applies them.
-    """
+    """Random changes of images. All choices of an epoch are drawn at once, so they do not depend on the devices."""
 
     def at(self, epoch: int, done: float) -> Augmentation:
         """The augmentation of one epoch.
@@ -26,17 +23,17 @@ class Augmentation(Protocol):
         ...
 
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """(N, K) choices for the images at ``rows`` (N,) of the training set."""
+        """Draw (N, K) random choices for the images at ``rows`` (N,) of the training set."""
         ...
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
-        """The images ``x`` (B, ...), changed by the choices (B, K)."""
+        """Apply the choices to the rows of a batch."""
         ...
 
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Pads images with black, crops them to their size at a random place, and mirrors half of them."""
+    """Pad images with zeros, crop them to their size at a random place, and mirror half of them."""
 
     padding: int = 4
 
@@ -49,7 +46,7 @@ class CropFlip:
         return torch.cat([corner, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
-        """The images in channels-last memory format, in which convolutions on CPUs are fastest."""
+        """Apply the choices; the result is in the channels-last format, in which convolutions on CPUs are fastest."""
         height, width = x.shape[2:]
         top, left, mirrored = choices.split(1, dim=1)
         rows = top + torch.arange(height, device=x.device)
@@ -62,7 +59,7 @@ class CropFlip:
 
 @dataclass(frozen=True)
 class ProgressiveCropFlip(CropFlip):
-    """Crops and flips for short trainings, with small images first and each image mirrored in every other epoch.
+    """Crop and flip images in short trainings, with small images first and each image mirrored in every other epoch.
 
     Whole images are shrunk, which makes early epochs cheaper. Alternating flips show both versions of an image equally
     often, which a few random flips do not.
@@ -95,13 +92,13 @@ class ProgressiveCropFlip(CropFlip):
 
 @dataclass(frozen=True)
 class InnerCropFlip:
-    """Crops images to 7/8 of their sides at a random place (256 to 224), and mirrors half of them."""
+    """Crop images to 7/8 of their sides at a random place (256 to 224), and mirror half of them."""
 
     def at(self, epoch: int, done: float) -> InnerCropFlip:
         return self
 
     def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        # The place is a share of the margin, since the size of the images is not known here.
+        # Places are fractions of the margin in fixed units, so that the draw does not depend on the image size.
         place = torch.randint(_UNITS, (len(rows), 2), generator=generator)
         mirrored = torch.randint(2, (len(rows), 1), generator=generator)
         return torch.cat([place, mirrored], dim=1)

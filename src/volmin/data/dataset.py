@@ -1,35 +1,50 @@
-"""What every source of data gives: a training and a test part, and the names of the classes."""
+"""A data set: a training and a test part, and the names of the classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from volmin.exceptions import InputError
+from volmin._typing import AnyArray, Array, Labels, Numbers
+from volmin.data.images import ImageFiles
+from volmin.exceptions import DataError, InputError
+from volmin.validation import validate_labels
 
 
 @dataclass(frozen=True)
 class Part:
     """Inputs and labels of the training or the test part."""
 
-    x: Tensor
-    """(N, ...) features, or (N, channels, height, width) images as the uint8 of their files; ``ImageFiles`` where they
-    are decoded when needed."""
-    y: NDArray[np.int64]
+    x: Tensor | ImageFiles
+    """(N, ...) features, or (N, channels, height, width) uint8 images, in memory or decoded on demand."""
+    y: Labels
     """(N,) labels in ``0 .. C-1``."""
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: NDArray[Any]) -> Part:
-        """The chosen rows."""
+    @property
+    def tensor(self) -> Tensor:
+        """The inputs of a part that is in memory."""
+        if not isinstance(self.x, Tensor):
+            raise InputError(f"The images below {self.x.root} are decoded on demand and not in memory.")
+        return self.x
+
+    def take(self, rows: AnyArray) -> Part:
+        """Select rows by their numbers or a mask."""
         return Part(self.x[rows] if isinstance(self.x, Tensor) else self.x.take(rows), self.y[rows])
+
+    def resized(self, side: int) -> Part:
+        """The same images, decoded on demand at another size."""
+        if isinstance(self.x, Tensor):
+            raise InputError("Images in memory keep their size.")
+        return Part(self.x.resized(side), self.y)
 
 
 @dataclass(frozen=True)
@@ -40,19 +55,21 @@ class Dataset:
     train: Part
     test: Part
     classes: tuple[Any, ...]
-    """What the labels ``0 .. C-1`` stand for: names, or the labels of the user's file."""
+    """(C,) meaning of the labels ``0 .. C-1``: names, or the labels in the user's file."""
     mean: tuple[float, ...] = ()
+    """Mean of each channel of images, in 0..1."""
     std: tuple[float, ...] = ()
-    noisy: NDArray[np.int64] | None = None
-    """(N,) noisy labels that came with the training part; where there are none, noise is drawn."""
+    """Standard deviation of each channel of images."""
+    noisy: Labels | None = None
+    """(N,) noisy labels that came with the training part; None if noise is to be drawn."""
     clean_train: bool = True
-    """Whether the labels of the training part are true, and not merely those that were given."""
+    """Whether ``train.y`` holds true labels rather than given ones."""
     clean_test: bool = True
-    """The same of the test part."""
-    transition: NDArray[np.float64] | None = None
-    """(C, C) the matrix that pairs of noisy and clean labels outside of the training part show."""
+    """Whether ``test.y`` holds true labels rather than given ones."""
+    transition: Array | None = None
+    """(C, C) transition matrix measured on pairs of noisy and clean labels outside the training part."""
     encoder: Mapping[str, Any] | None = None
-    """How the rows of a table became ``x``: the content of its ``TableEncoder``."""
+    """Content of the ``TableEncoder`` that turned the rows of a table into ``x``."""
 
     @property
     def num_classes(self) -> int:
@@ -63,14 +80,11 @@ class Dataset:
         return tuple(self.train.x.shape[1:])
 
     def resized(self, side: int) -> Dataset:
-        """The same data with images of another size, where they are decoded when needed."""
-        if isinstance(self.train.x, Tensor):
-            raise InputError(f"The images of {self.name} are in memory and keep their size.")
-        train, test = (Part(cast(Any, part.x).resized(side), part.y) for part in (self.train, self.test))
-        return replace(self, train=train, test=test)
+        """The same data set with images decoded on demand at another size."""
+        return replace(self, train=self.train.resized(side), test=self.test.resized(side))
 
     def encoding(self) -> dict[str, Any]:
-        """All that is needed to give new rows to a network trained on these, in types that JSON has."""
+        """What a trained network needs to accept new rows, in JSON types."""
         return {
             "classes": list(self.classes),
             "shape": list(self.input_shape),
@@ -80,13 +94,24 @@ class Dataset:
         }
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Inputs as a network takes them: uint8 images become standardised floats, features stay."""
+        """Inputs of a network: uint8 images as standardised floats, features unchanged."""
         return standardize(x, self.mean, self.std)
 
 
 def standardize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """uint8 images as floats, with the mean and standard deviation of each channel taken out; features as they are."""
+    """uint8 images as floats, standardised by the mean and standard deviation of each channel; others unchanged."""
     if x.dtype != torch.uint8:
         return x
     center, scale = (torch.tensor(v, device=x.device).view(-1, 1, 1) for v in (mean, std))
     return x.float().div_(255).sub_(center).div_(scale)
+
+
+def class_numbers(labels: Numbers, num_rows: int, num_classes: int, path: str | Path) -> Labels:
+    """(N,) labels of a file as int64; a ``DataError`` names the file if they do not fit these rows and classes."""
+    try:
+        found = np.asarray(labels)
+        if found.shape == (0,) and num_rows == 0:
+            return found.astype(np.int64)
+        return validate_labels(found, num_rows, num_classes)
+    except ValueError as error:  # also NumPy's, for ragged lists
+        raise DataError(f"{path}: {error}") from None

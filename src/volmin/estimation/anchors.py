@@ -1,24 +1,27 @@
-"""T from anchor points: the rows that most surely belong to one class show its column of T.
+"""T from anchor points: rows that almost certainly belong to one class show its column of T.
 
-If ``P(clean = j | x) = 1`` then the noisy posterior at x *is* column j of T, so the row with the largest
-``p_j`` stands in for it (Patrini et al., CVPR 2017). Without such rows the estimate lies inside the simplex
-of T: too much noise.
+If ``P(clean = j | x) = 1``, the noisy posterior at x *is* column j of T. The row with the largest ``p_j`` is taken as
+such an anchor point (Patrini et al., CVPR 2017). Without true anchor points the estimated columns lie inside the
+simplex of T, and the noise is overestimated.
 
-Deviations from the public code: each column is searched in the posteriors as given (there, an in-place filter
-hides rows from later classes), and for many classes the share of outliers follows the size of a class.
+Deviations from the public code: every class searches all posteriors (there, an in-place filter hides rows from later
+classes), and for many classes the share of outliers depends on the size of a class.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from volmin._typing import Array, Labels
 
 OUTLIERS = 0.03
+"""Share of all rows that count as outliers of a class, for up to 33 classes."""
 OUTLIERS_OF_A_CLASS = 0.3
+"""Share of an average class's rows that count as its outliers, for more classes."""
 
 
-def max_anchors(probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Column j is the posterior with the largest ``p_j``, or ``e_j`` for a class without any mass.
+def max_anchors(probs: Array) -> Array:
+    """T whose column j is the posterior with the largest ``p_j``, or ``e_j`` for a class without any mass, (C, C).
 
     Args:
         probs: (N, C) noisy posteriors.
@@ -26,12 +29,12 @@ def max_anchors(probs: NDArray[np.float64]) -> NDArray[np.float64]:
     return _columns_at(probs, probs.argmax(axis=0))
 
 
-def percentile_anchors(probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Column j is the posterior with the largest ``p_j`` once the top 3 % of ``p_j`` are dropped as outliers.
+def percentile_anchors(probs: Array) -> Array:
+    """T whose column j is the posterior with the largest ``p_j`` after removal of the top 3 % as outliers, (C, C).
 
-    Beyond 33 classes 3 % of all rows are more than a class has, and dropping them would drop every confident
-    row of it. There the outliers are 30 % of an average class, which is what 3 % are for ten classes.
-    Saturated posteriors, where more rows than that share the top value, are not outliers and stay.
+    Beyond 33 classes, 3 % of all rows exceed the size of an average class, so removing them would remove every
+    confident row of it. There the outliers are 30 % of an average class, which equals 3 % of all rows for ten classes.
+    Saturated posteriors, where more rows than that share the top value, are not removed.
 
     Args:
         probs: (N, C) noisy posteriors.
@@ -41,19 +44,19 @@ def percentile_anchors(probs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def outlier_share(num_classes: int) -> float:
-    """The share of all rows that the percentile rule drops for each class."""
+    """The share of all rows that the percentile rule removes for each class."""
     return OUTLIERS if OUTLIERS * num_classes <= 1 else OUTLIERS_OF_A_CLASS / num_classes
 
 
-def _largest_below(values: NDArray[np.float64], share: float) -> int:
-    """Where the largest value strictly below the upper ``share`` lies."""
+def _largest_below(values: Array, share: float) -> int:
+    """Position of the largest value strictly below the upper ``share`` of the values."""
     threshold = np.percentile(values, 100 * (1 - share), method="higher")
     dropped = values >= threshold
     tied = dropped.sum() > share * (len(values) - 1) + 1
     return int(np.where(values == threshold if tied else ~dropped, values, -1.0).argmax())
 
 
-def _columns_at(probs: NDArray[np.float64], anchors: NDArray[np.intp]) -> NDArray[np.float64]:
+def _columns_at(probs: Array, anchors: Labels) -> Array:
     T = probs[anchors].T
     absent = probs.max(axis=0) == 0
     T[:, absent] = np.eye(len(T))[:, absent]

@@ -1,12 +1,12 @@
-"""VolMinNet on posteriors: a clean classifier and T, fitted together to the noisy labels.
+"""VolMinNet on posteriors: a clean classifier and T, fitted jointly to the noisy labels.
 
-The log posteriors of the given classifier are features x of a small head,
+The log posteriors of the given classifier are the features x of a small head,
 
     h(x) = softmax(x @ (kappa T + D) + b),    loss = mean -log (T h)_y + lam log vol(T) + ridge |D|^2
 
-With D = 0 a row belongs to the class whose column of T it resembles most (its cross-entropy to the column), so
-the head has no parameters of its own to explain noise away with: T = I loses as soon as the classes separate.
-The correction D, held small by the ridge, makes up for what is systematically wrong with the posteriors.
+With D = 0, a row is assigned to the class whose column of T it resembles most (least cross-entropy to the column). The
+head then has no weights of its own to explain noise with, so T = I fits worse as soon as the classes separate. The
+correction D, kept small by the ridge penalty, compensates for systematic errors of the posteriors.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from volmin._typing import Array
 from volmin.transition import dominant, log_volume
 
 VOLUME_WEIGHT = 1e-4
+"""lam: weight of the log volume."""
 RIDGE = 1e-3
 PSEUDO_COUNT = 2.0
-"""Labels that are imagined for each column of T, evenly, so that a few missing ones make no entry zero."""
+"""Labels added to each column of T, spread evenly, so that an entry without labels does not become zero."""
 
 START_SHARPNESS = 4.0
+"""kappa at the start."""
 START_MARGIN = 1e-2
-"""How far from zero the entries of a column start, taken together: nearer, they would hardly move."""
+"""Distance from 0 and 1, times C, of the entries relative to the diagonal at the start; closer, gradients vanish."""
 
 
 @dataclass(frozen=True)
@@ -37,26 +39,26 @@ class LabelFit:
     """A fitted head and T.
 
     Attributes:
-        parameters: all parameters as one vector.
+        parameters: All parameters as one vector.
         transition: (C, C) matrix T.
-        objective: what was minimised, at its end.
-        converged: whether the optimiser met its tolerance.
+        objective: Value of the objective at the solution.
+        converged: Whether the optimiser met its tolerance.
     """
 
-    parameters: NDArray[np.float64]
-    transition: NDArray[np.float64]
+    parameters: Array
+    transition: Array
     objective: float
     converged: bool
 
 
-def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], max_iterations: int) -> LabelFit:
+def fit_labels(log_probs: Tensor, labels: Tensor, start: Array, max_iterations: int) -> LabelFit:
     """Fit T and the head to noisy labels.
 
     Args:
         log_probs: (N, C) log posteriors in double precision.
         labels: (N,) noisy labels.
-        start: a (C, C) transition matrix, or the parameters of an earlier fit.
-        max_iterations: of L-BFGS.
+        start: (C, C) transition matrix, or the parameters of an earlier fit.
+        max_iterations: Limit of L-BFGS iterations.
     """
     C = log_probs.shape[1]
     parameters = start_parameters(start) if start.ndim == 2 else start
@@ -81,13 +83,13 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: NDArray[np.float64], ma
 
 def noisy_log_likelihood(theta: Tensor, log_probs: Tensor, labels: Tensor) -> Tensor:
     """``log (T h)_y`` of each row, (N,)."""
-    h = clean_posteriors(theta, log_probs)
+    h = head_posteriors(theta, log_probs)
     T = _transition(theta, log_probs.shape[1])
     return (h * torch.nn.functional.embedding(labels, T)).sum(dim=1).clamp_min(1e-12).log()
 
 
-def clean_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
-    """What the head makes of log posteriors, (N, C) to (N, C)."""
+def head_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
+    """The head's clean posteriors, (N, C), for (N, C) log posteriors of the noisy label."""
     C = log_probs.shape[1]
     layout = _layout(C)
     weights = theta[layout["sharpness"]].exp() * _transition(theta, C)
@@ -95,20 +97,8 @@ def clean_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
     return (log_probs @ weights + theta[layout["bias"]]).softmax(dim=1)
 
 
-def likeliest_transition(
-    T: NDArray[np.float64], clean: NDArray[np.float64], labels: NDArray[np.int64], steps: int = 20
-) -> NDArray[np.float64]:
-    """T improved by expectation maximisation for fixed (N, C) clean posteriors: cheap enough for all rows."""
-    C = len(T)
-    by_label = [clean[labels == i] for i in range(C)]
-    for _ in range(steps):
-        counts = np.stack([T[i] * (h.T @ (1 / (h @ T[i]))) for i, h in enumerate(by_label)]) + PSEUDO_COUNT / C
-        T = counts / counts.sum(axis=0)
-    return T
-
-
-def start_parameters(T: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The parameters of a head without correction for a (C, C) transition matrix."""
+def start_parameters(T: Array) -> Array:
+    """The parameters of a head with D = 0 and b = 0, for a (C, C) transition matrix."""
     C = len(T)
     theta = np.zeros(_layout(C)["correction"].stop)
     ratio = np.clip(T / T.diagonal().clip(min=1e-12), START_MARGIN / C, 1 - START_MARGIN / C)
@@ -130,11 +120,9 @@ def _transition(theta: Tensor, C: int) -> Tensor:
     return dominant(theta[_layout(C)["w"]].reshape(C, C))
 
 
-def _with_gradient(
-    objective: Callable[[Tensor], Tensor],
-) -> Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]:
-    @torch.enable_grad()  # a caller may have switched gradients off
-    def value_and_gradient(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+def _with_gradient(objective: Callable[[Tensor], Tensor]) -> Callable[[Array], tuple[float, Array]]:
+    @torch.enable_grad()  # gradients may be disabled by the caller
+    def value_and_gradient(parameters: Array) -> tuple[float, Array]:
         theta = torch.tensor(parameters, requires_grad=True)
         value = objective(theta)
         (gradient,) = torch.autograd.grad(value, theta)

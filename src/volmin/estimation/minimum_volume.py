@@ -1,15 +1,16 @@
 """Minimum volume: T from the posteriors of any classifier, without anchor points (VolMinNet, post hoc).
 
-Two readings of the same principle, each right where the other fails, compete on the noisy labels:
+Two estimates follow the same principle and fail in different situations, so both are computed and compared by the
+likelihood of the noisy labels:
 
-- *geometry*: the smallest simplex that holds most posteriors. It needs posteriors that are right up to unbiased
-  errors, and then works for classes that overlap everywhere.
-- *labels*: a head on the log posteriors and T, fitted together to the labels from starts that the geometry and
-  the confident joint give. It forgives biased posteriors, and needs classes that separate somewhere.
+- *geometry*: the smallest simplex that contains most posteriors. It needs posteriors with unbiased errors, and then
+  handles classes that overlap everywhere.
+- *labels*: a head on the log posteriors and T, fitted jointly to the labels, started from the geometry and from the
+  confident joint. It tolerates biased posteriors, and needs classes that separate somewhere.
 
-The labels' fit is judged on rows it has not seen, and taken only where it beats the geometry beyond doubt.
-With a free clean posterior per row T = I would explain any calibrated posteriors perfectly, so the likelihood alone
-cannot choose among simplices: there the default stands unless it is rejected.
+The fit to the labels is evaluated on held-out rows and used only if it is clearly better than the geometry. With a free
+clean posterior per row, T = I explains any calibrated posteriors perfectly, so the likelihood alone cannot choose among
+the simplices: there the default penalty is kept unless the labels reject it.
 """
 
 from __future__ import annotations
@@ -22,68 +23,62 @@ from typing import Literal
 import numpy as np
 import scipy
 import torch
-from numpy.typing import ArrayLike, NDArray
 
+from volmin._typing import Array, Labels, Numbers
 from volmin.estimation.confident import confident
-from volmin.estimation.geometry import PathPoint, before_collapse, coreset, soft_to_hard, unmix
-from volmin.estimation.inputs import checked_posteriors
-from volmin.estimation.label_fit import (
-    LabelFit,
-    clean_posteriors,
-    fit_labels,
-    likeliest_transition,
-    noisy_log_likelihood,
-)
-from volmin.transition import DegenerateTransitionWarning
-from volmin.validation import validate_labels
-
-Matrix = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from volmin.estimation.em import fit_transitions, split_by_label, unmix
+from volmin.estimation.geometry import PathPoint, before_collapse, coreset, soft_to_hard
+from volmin.estimation.label_fit import PSEUDO_COUNT, LabelFit, fit_labels, head_posteriors, noisy_log_likelihood
+from volmin.exceptions import DegenerateTransitionWarning, InputError
+from volmin.validation import validate_labels, validate_posteriors
 
 FLOOR = 1e-6
-"""The least probability that a posterior is taken for: forests and saturated networks give exact zeros."""
+"""Smallest posterior; forests and saturated networks give exact zeros."""
 
 GEOMETRY_ROWS = 10_000
 START_ROWS = 10_000
 SELECTION_ROWS = 20_000
 FIT_ROWS = 40_000
 FIT_NUMBERS = 2_000_000
-"""At most so many rows, and rows times classes, are fitted: time and memory then hardly grow with the data."""
+"""Limits of the rows, and of rows times classes, that are fitted, so that time and memory hardly grow with the data."""
 
 DEFAULT_PENALTY = 80.0
-"""mu of the simplex when the labels do not say otherwise: right for posteriors whose errors are unbiased."""
+"""mu of the simplex unless the labels reject it: appropriate for posteriors with unbiased errors."""
 
 BLIND_PENALTY = 20.0
-"""mu without labels: a harder simplex collapses to T = I on the posteriors of real networks under pair noise."""
+"""mu without labels: with a larger one, the posteriors of real networks under pair noise give T = I."""
 
 STARTS = (10.0, 20.0, 40.0)
+"""mu of the simplices from which the fit to the labels is started."""
 FOLDS = 3
+REFINEMENT_STEPS = 20
+"""EM iterations for T on all rows, after the fit to a sample."""
 
-WEAKEST = 1e-2
-"""Singular values of T below this are warned of."""
+SMALLEST_SINGULAR_VALUE = 1e-2
+"""Smallest singular value of T without a warning."""
 
 DOUBT = 2.0
-"""Standard errors by which the labels' fit must beat the geometry on unseen rows, unless told otherwise."""
+"""Standard errors by which the fit to the labels must beat the geometry on held-out rows, by default."""
 
 
 @dataclass(frozen=True)
 class MinimumVolume:
-    """A minimum-volume estimate and how it came about.
+    """A minimum-volume estimate and how it was obtained.
 
     Attributes:
         transition: (C, C) matrix ``T[i, j] = P(noisy = i | clean = j)``.
         reading: ``"labels"`` if T was fitted to the noisy labels, ``"geometry"`` if it is the simplex alone.
-        path: the simplices from soft to hard, as far as they say anything.
-        penalty: mu of the simplex that was chosen; NaN for the labels' fit.
-        temperature: by which the log posteriors were multiplied to calibrate them; 1 if not needed.
-        gain: mean log-likelihood of unseen noisy labels under the labels' fit, above that of the best
-            simplex; NaN without labels.
-        gain_error: standard error of ``gain``.
-        converged: whether the optimiser behind ``transition`` met its tolerance.
-        head: the parameters of the labels' fit; None for the geometry.
+        path: Simplices for increasing mu, up to a collapse to T = I.
+        penalty: mu of the chosen simplex; NaN for the fit to the labels.
+        temperature: Factor of the log posteriors that calibrates them; 1 if they need none.
+        gain: Mean log-likelihood of held-out noisy labels under the fit to the labels, minus that of the best simplex;
+            NaN without labels.
+        gain_error: Standard error of ``gain``.
+        converged: Whether the optimiser behind ``transition`` met its tolerance.
+        head: Parameters of the fit to the labels; None for the geometry.
     """
 
-    transition: Matrix
+    transition: Array
     reading: Literal["geometry", "labels"]
     path: tuple[PathPoint, ...]
     penalty: float
@@ -91,60 +86,73 @@ class MinimumVolume:
     gain: float
     gain_error: float
     converged: bool
-    head: Matrix | None = None
+    head: Array | None = None
 
-    def clean_posteriors(self, probs: ArrayLike) -> Matrix:
+    def clean_posteriors(self, probs: Numbers) -> Array:
         """Posteriors of the *clean* label, (N, C), for (N, C) posteriors of the noisy one."""
-        P = tempered(_floored(checked_posteriors(probs)), self.temperature)
+        P = tempered(_floored(validate_posteriors(probs)), self.temperature)
         if self.head is None:
             return unmix(P, self.transition)
-        return clean_posteriors(torch.as_tensor(self.head), torch.from_numpy(np.log(P))).numpy()
+        return head_posteriors(torch.as_tensor(self.head), torch.from_numpy(np.log(P))).numpy()
 
 
 def minimum_volume(
-    probs: ArrayLike, labels: ArrayLike | None = None, *, random_state: int = 0, doubt: float = DOUBT
+    probs: Numbers, labels: Numbers | None = None, *, random_state: int = 0, doubt: float = DOUBT
 ) -> MinimumVolume:
-    """T of the smallest volume that the posteriors and the labels allow.
+    """The T of smallest volume that is compatible with the posteriors and the labels.
 
-    A class that no label names (without labels: that has no posterior mass) keeps its labels: its column is ``e_j``.
-    Warns when T is nearly singular.
+    The column of a class without labels (if no labels are given: without posterior mass) is ``e_j``. A nearly singular
+    T raises a ``DegenerateTransitionWarning``.
 
     Args:
-        probs: (N, C) posteriors of the noisy label, out of sample; not changed.
-        labels: (N,) noisy labels in ``0 .. C-1``. Without them the answer rests on the shape of the
-            posteriors alone, which calibrated and accurate posteriors bear and others do not.
-        random_state: seed of the samples that large data are reduced to.
-        doubt: standard errors by which the labels' fit must beat the geometry. Less than the default suits
+        probs: (N, C) out-of-sample posteriors of the noisy label.
+        labels: (N,) noisy labels in ``0 .. C-1``. Without them, the estimate depends on the shape of the posteriors
+            alone, which must then be accurate and calibrated.
+        random_state: Seed of the subsamples taken of large data.
+        doubt: Standard errors by which the fit to the labels must beat the geometry. A value below the default suits
             posteriors that are biased rather than merely noisy, as those of most classifiers are.
     """
-    P = checked_posteriors(probs)
+    P = informative_posteriors(probs)
     generator = np.random.default_rng(random_state)
     if labels is None:
         absent = P.max(axis=0) == 0
-        result = _by_shape(_floored(P), generator)
+        result = _without_labels(_floored(P), generator)
     else:
         y = validate_labels(labels, *P.shape)
         absent = np.bincount(y, minlength=P.shape[1]) == 0
-        result = _by_labels(_floored(P), y, generator, doubt)
+        result = _with_labels(_floored(P), y, generator, doubt)
     result.transition[:, absent] = np.eye(len(absent))[:, absent]
-    weakest = np.linalg.svd(result.transition, compute_uv=False)[-1]
-    if weakest < WEAKEST:
+    smallest = np.linalg.svd(result.transition, compute_uv=False)[-1]
+    if smallest < SMALLEST_SINGULAR_VALUE:
         warnings.warn(
-            f"The estimated T is nearly singular (smallest singular value {weakest:.1e}): the posteriors barely tell"
-            " some classes apart. Give more rows or a better classifier, or merge those classes.",
+            f"The estimated T is nearly singular (smallest singular value {smallest:.1e}): the posteriors hardly"
+            " distinguish some classes. Use more rows or a better classifier, or merge those classes.",
             DegenerateTransitionWarning,
             stacklevel=2,
         )
     return result
 
 
-def _by_shape(P: Matrix, generator: np.random.Generator) -> MinimumVolume:
+def informative_posteriors(probs: Numbers) -> Array:
+    """A float64 copy of (N, C) posteriors, or an ``InputError`` if they are invalid or cannot determine any T."""
+    P = validate_posteriors(probs)
+    if len(P) < P.shape[1]:
+        raise InputError(
+            f"probs has {len(P)} rows for {P.shape[1]} classes; give at least one row per class"
+            " (is the array transposed?)."
+        )
+    if np.ptp(P, axis=0).max() < 1e-9:
+        raise InputError("All rows of probs are equal and do not determine T; give the output of a trained model.")
+    return P
+
+
+def _without_labels(P: Array, generator: np.random.Generator) -> MinimumVolume:
     path = soft_to_hard(*coreset(P, GEOMETRY_ROWS, generator), iterations(P.shape[1]))
     simplex = next(point for point in path if point.penalty == BLIND_PENALTY)
     return _from_geometry(simplex, path, 1.0, np.nan, np.nan)
 
 
-def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator, doubt: float) -> MinimumVolume:
+def _with_labels(P: Array, y: Labels, generator: np.random.Generator, doubt: float) -> MinimumVolume:
     rows = _sample(len(P), SELECTION_ROWS, generator)
     temperature = calibration(P[rows], y[rows])
     P = tempered(P, temperature)
@@ -156,16 +164,14 @@ def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator, doubt: floa
     starts = [point.transition for point in path if point.penalty in STARTS] + [confident(P[rows], y[rows])]
     few = rows[:START_ROWS]
     best = best_start(P[few], y[few], starts)
-    gain, gain_error = _mean_and_error(unseen_log_likelihood(P[rows], y[rows], best.transition) - fits[chosen])
+    gain, gain_error = _mean_and_error(held_out_log_likelihood(P[rows], y[rows], best.transition) - fits[chosen])
     if gain <= doubt * gain_error:
         return _from_geometry(path[chosen], path, temperature, gain, gain_error)
 
     many = _sample(len(P), min(FIT_ROWS, FIT_NUMBERS // P.shape[1]), generator)
     fit = fit_labels(*_tensors(P[many], y[many]), best.parameters, steps)
-    # The head is known from a sample, but each entry of T has only its own labels: give it all of them.
-    clean = clean_posteriors(torch.as_tensor(fit.parameters), _tensors(P, y)[0]).numpy()
     return MinimumVolume(
-        transition=likeliest_transition(fit.transition, clean, y),
+        transition=_refined(fit, P, y),
         reading="labels",
         path=tuple(path),
         penalty=np.nan,
@@ -177,38 +183,49 @@ def _by_labels(P: Matrix, y: Labels, generator: np.random.Generator, doubt: floa
     )
 
 
+def _refined(fit: LabelFit, P: Array, y: Labels) -> Array:
+    """T refitted to all rows with the head fixed: a sample determines the head, but has few labels per entry of T."""
+    clean = head_posteriors(torch.as_tensor(fit.parameters), _tensors(P, y)[0]).numpy()
+    return fit_transitions(
+        split_by_label(clean, y),
+        fit.transition[None],
+        pseudo_count=PSEUDO_COUNT,
+        tolerance=0.0,
+        max_iterations=REFINEMENT_STEPS,
+    )[0]
+
+
 def iterations(num_classes: int) -> int:
-    """How many steps an optimiser may take: fewer where each is dear, so that 100 classes take minutes."""
+    """Limit of optimiser iterations; lower for many classes, so that 100 classes take minutes."""
     return 100 if num_classes <= 30 else 60
 
 
-def calibration(probs: Matrix, labels: Labels) -> float:
-    """The factor of the log posteriors under which the labels are likeliest, or 1 if that is no better.
+def calibration(probs: Array, labels: Labels) -> float:
+    """The factor of the log posteriors that maximises the likelihood of the labels, or 1 if it is not significant.
 
-    Overconfident posteriors would make any smaller simplex look likelier. One that the labels do not call for
-    (a likelihood ratio test at 5 %) only adds noise.
+    Overconfident posteriors make every smaller simplex seem more likely, while a factor that the labels do not support
+    (likelihood-ratio test at 5 %) only adds noise.
     """
 
     def loss(log_factor: float) -> float:
         return -log_likelihood(tempered(probs, np.exp(log_factor)), labels).mean()
 
     best = scipy.optimize.minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded")
-    needed = 2 * len(labels) * (loss(0.0) - best.fun) > 3.84
-    return float(np.exp(best.x)) if needed else 1.0
+    significant = 2 * len(labels) * (loss(0.0) - best.fun) > 3.84
+    return float(np.exp(best.x)) if significant else 1.0
 
 
-def tempered(probs: Matrix, factor: float) -> Matrix:
+def tempered(probs: Array, factor: float) -> Array:
     """Posteriors whose logarithms are multiplied by ``factor``, (N, C)."""
     return probs if factor == 1 else _floored(scipy.special.softmax(factor * np.log(probs), axis=1))
 
 
-def preferred(path: Sequence[PathPoint], fits: Sequence[Matrix]) -> int:
-    """Which simplex to take: the one nearest to the default that the labels do not reject against the
-    likeliest.
+def preferred(path: Sequence[PathPoint], fits: Sequence[Array]) -> int:
+    """Position of the simplex closest to the default penalty that is within one standard error of the likeliest one.
 
     Args:
-        path: simplices from soft to hard.
-        fits: for each, the (N,) log-likelihoods of the noisy labels.
+        path: Simplices for increasing mu.
+        fits: For each simplex, the (N,) log-likelihoods of the noisy labels.
     """
     likeliest = max(range(len(path)), key=lambda k: fits[k].mean())
     losses = [_mean_and_error(fits[likeliest] - fit) for fit in fits]
@@ -216,26 +233,26 @@ def preferred(path: Sequence[PathPoint], fits: Sequence[Matrix]) -> int:
     return min(allowed, key=lambda k: abs(np.log(path[k].penalty / DEFAULT_PENALTY)))
 
 
-def best_start(probs: Matrix, labels: Labels, starts: Sequence[Matrix]) -> LabelFit:
-    """The fit to the labels with the least objective, over several (C, C) starts: its basins are deep but many."""
+def best_start(probs: Array, labels: Labels, starts: Sequence[Array]) -> LabelFit:
+    """The fit to the labels with the smallest objective over several (C, C) starts; the objective has many minima."""
     log_probs, y = _tensors(probs, labels)
     steps = iterations(probs.shape[1])
     return min((fit_labels(log_probs, y, start, steps) for start in starts), key=lambda fit: fit.objective)
 
 
-def unseen_log_likelihood(probs: Matrix, labels: Labels, start: Matrix) -> Matrix:
-    """Log probability of each row's label, (N,), under a fit to the other folds of rows."""
+def held_out_log_likelihood(probs: Array, labels: Labels, start: Array) -> Array:
+    """Log probability of each row's label, (N,), under a fit to the other folds."""
     log_probs, y = _tensors(probs, labels)
     fold = torch.arange(len(y)) % FOLDS
-    unseen = torch.empty(len(y), dtype=torch.float64)
+    held_out = torch.empty(len(y), dtype=torch.float64)
     for k in range(FOLDS):
         fit = fit_labels(log_probs[fold != k], y[fold != k], start, iterations(probs.shape[1]))
         head = torch.as_tensor(fit.parameters)
-        unseen[fold == k] = noisy_log_likelihood(head, log_probs[fold == k], y[fold == k])
-    return unseen.numpy()
+        held_out[fold == k] = noisy_log_likelihood(head, log_probs[fold == k], y[fold == k])
+    return held_out.numpy()
 
 
-def log_likelihood(probs: Matrix, labels: Labels) -> Matrix:
+def log_likelihood(probs: Array, labels: Labels) -> Array:
     """Log probability of each row's label, (N,)."""
     return np.log(probs[np.arange(len(labels)), labels])
 
@@ -255,18 +272,18 @@ def _from_geometry(
     )
 
 
-def _floored(probs: Matrix) -> Matrix:
+def _floored(probs: Array) -> Array:
     raised = np.maximum(probs, FLOOR)
     return raised / raised.sum(axis=1, keepdims=True)
 
 
-def _sample(size: int, rows: int, generator: np.random.Generator) -> NDArray[np.intp]:
+def _sample(size: int, rows: int, generator: np.random.Generator) -> Labels:
     return generator.permutation(size)[:rows]
 
 
-def _tensors(probs: Matrix, labels: Labels) -> tuple[torch.Tensor, torch.Tensor]:
+def _tensors(probs: Array, labels: Labels) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(np.log(probs)), torch.from_numpy(labels)
 
 
-def _mean_and_error(values: Matrix) -> tuple[float, float]:
+def _mean_and_error(values: Array) -> tuple[float, float]:
     return float(values.mean()), float(values.std() / np.sqrt(len(values)))

@@ -1,17 +1,16 @@
-"""T from neighbours: examples that lie close together share a clean label.
+"""T from neighbours: examples that are close to each other share a clean label.
 
-If an example and its two nearest neighbours are of one clean class (HOC; Zhu, Song and Liu, ICML 2021), their
-three noisy labels are independent draws from one column of T. So the frequencies of labels, pairs and triples
-are, with class priors p,
+If an example and its two nearest neighbours have the same clean class (HOC; Zhu, Song and Liu, ICML 2021), their three
+noisy labels are independent draws from one column of T. With class priors p, the frequencies of labels, pairs and
+triples are then
 
     c1[i] = sum_k p_k T[i,k]    c2[i,j] = sum_k p_k T[i,k] T[j,k]
     c3[i,j,l] = sum_k p_k T[i,k] T[j,k] T[l,k]
 
-and fitting (p, T) to the observed frequencies needs neither anchor points nor posteriors.
+and fitting (p, T) to the observed frequencies requires neither anchor points nor posteriors.
 
-Deviations from the authors' code: squared norms and L-BFGS instead of norms and Adam; neighbours are searched
-in one random partition of all rows instead of 50 overlapping samples; the columns are put in order
-afterwards.
+Deviations from the authors' code: squared norms and L-BFGS instead of norms and Adam; neighbours are searched in one
+random partition of all rows instead of 50 overlapping samples; the columns are permuted afterwards.
 """
 
 from __future__ import annotations
@@ -20,45 +19,44 @@ from itertools import permutations
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from volmin._typing import Array, Labels, Numbers
 from volmin.exceptions import InputError
-from volmin.transition import as_matrix
-from volmin.validation import validate_labels
+from volmin.validation import as_matrix, validate_labels
 
 MOST_CLASSES = 200
-"""Beyond this, the table of triples would not fit in memory and would be almost empty."""
+"""Largest number of classes; beyond it the table of triples would not fit in memory and be almost empty."""
 
 DIAGONAL_STARTS = (6.0, 3.0)
-"""Log-odds of a right label at the start of the fit: confident and doubtful; the better fit is kept."""
+"""Log-odds of a correct label at the starts of the fit, low and high noise; the better fit is kept."""
 
 
 def clusterability(
-    features: ArrayLike,
-    labels: ArrayLike,
+    features: Numbers,
+    labels: Numbers,
     num_classes: int | None = None,
     *,
     block_rows: int = 15_000,
     random_state: int = 0,
-) -> NDArray[np.float64]:
+) -> Array:
     """T from the noisy labels of neighbouring examples.
 
     Args:
-        features: (N, D) representation in which neighbours (by cosine distance) share their clean label, such
-            as the penultimate layer of a network.
+        features: (N, D) representation in which neighbours (by cosine distance) share their clean label, such as the
+            penultimate layer of a network.
         labels: (N,) noisy labels in ``0 .. C-1``.
-        num_classes: C; one more than the largest label by default.
-        block_rows: neighbours are searched among this many randomly chosen rows at a time, which bounds the
-            cost to ``N * block_rows``.
-        random_state: seed of the partition into blocks.
+        num_classes: Number of classes C; one more than the largest label by default.
+        block_rows: Number of randomly chosen rows among which neighbours are searched; the cost is
+            ``N * block_rows``.
+        random_state: Seed of the partition into blocks.
 
     Returns:
         (C, C) matrix ``T[i, j] = P(noisy = i | clean = j)``.
     """
     X = as_matrix(features)
     if X.ndim != 2 or not np.isfinite(X).all():
-        raise InputError(f"features must be a finite (N, D) matrix, but has shape {X.shape} or holds NaN.")
+        raise InputError(f"features must be a finite (N, D) matrix, but has shape {X.shape} or contains NaN.")
     if num_classes is None:
         num_classes = int(np.max(labels)) + 1 if np.size(labels) else 0
     if not 2 <= num_classes <= MOST_CLASSES:
@@ -70,13 +68,13 @@ def clusterability(
     return solve_consensus(*consensus(triples, num_classes))[1]
 
 
-def neighbour_triples(features: NDArray[np.float64], block_rows: int, random_state: int) -> NDArray[np.intp]:
-    """(N, 3) row indices: each row and the two *other* rows nearest to it by cosine distance."""
-    # Here, so that whoever trains without neighbours does not wait for scikit-learn.
+def neighbour_triples(features: Array, block_rows: int, random_state: int) -> Labels:
+    """(N, 3) row indices: each row and the two *other* rows closest to it by cosine distance."""
+    # scikit-learn is slow to import and not needed by the other estimators.
     from sklearn.neighbors import NearestNeighbors
     from sklearn.preprocessing import normalize
 
-    unit = normalize(features)  # on the unit sphere, Euclidean and cosine distance order neighbours alike
+    unit = normalize(features)  # on the unit sphere, Euclidean and cosine distance have the same order
     order = np.random.default_rng(random_state).permutation(len(unit))
     blocks = np.array_split(order, -(-len(order) // max(block_rows, 3)))
     triples = []
@@ -87,9 +85,7 @@ def neighbour_triples(features: NDArray[np.float64], block_rows: int, random_sta
     return np.concatenate(triples)
 
 
-def consensus(
-    triples: NDArray[np.int64], num_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def consensus(triples: Labels, num_classes: int) -> tuple[Array, Array, Array]:
     """Frequencies of single labels (C,), pairs (C, C) and triples (C, C, C) in (N, 3) label triples."""
     shape = (num_classes,) * 3
     flat = np.ravel_multi_index(tuple(triples.T), shape)
@@ -98,53 +94,49 @@ def consensus(
     return c2.sum(axis=1), c2, c3
 
 
-def solve_consensus(
-    c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The priors (C,) and T (C, C) whose label, pair and triple frequencies are nearest to those given."""
+def solve_consensus(c1: Array, c2: Array, c3: Array) -> tuple[Array, Array]:
+    """The priors (C,) and T (C, C) whose label, pair and triple frequencies are closest to the given ones."""
     C = len(c1)
-    # What the model gives is symmetric, so the rest of the frequencies only adds a constant to the misfit.
+    # The model's frequencies are symmetric, so the asymmetric part of the given ones only adds a constant.
     pairs = np.mean([c2, c2.T], axis=0)
     triples = np.mean([c3.transpose(axes) for axes in permutations(range(3))], axis=0)
     starts = [np.concatenate([np.zeros(C), (level * np.eye(C)).ravel()]) for level in DIAGONAL_STARTS]
     options = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-9}
-    minimize = scipy.optimize.minimize  # before the limit, which binds only the libraries that are loaded
-    with threadpool_limits(1, "blas"):  # matrices as small as these only wait for other threads
+    minimize = scipy.optimize.minimize  # imported before the limit, which applies to loaded libraries only
+    with threadpool_limits(1, "blas"):  # for matrices this small, synchronising threads costs more than it saves
         fits = [minimize(_misfit, at, (c1, pairs, triples), "L-BFGS-B", jac=True, options=options) for at in starts]
     best = min(fits, key=lambda fit: fit.fun)
     return in_order(*_unpack(best.x, C))
 
 
-def in_order(priors: NDArray[np.float64], T: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The same solution with its clean classes named so that right labels are as frequent as possible.
+def in_order(priors: Array, T: Array) -> tuple[Array, Array]:
+    """The same solution with its clean classes permuted to maximise the trace of T.
 
-    Label frequencies do not tell which column belongs to which class; the largest trace decides.
+    Label frequencies do not determine which column belongs to which class.
     """
     _, columns = scipy.optimize.linear_sum_assignment(T, maximize=True)
     return priors[columns], T[:, columns]
 
 
-def _unpack(theta: NDArray[np.float64], num_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _unpack(theta: Array, num_classes: int) -> tuple[Array, Array]:
     return _softmax(theta[:num_classes]), _softmax(theta[num_classes:].reshape(num_classes, num_classes))
 
 
-def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _softmax(values: Array) -> Array:
     exponentials = np.exp(values - values.max(axis=0))
     return exponentials / exponentials.sum(axis=0)
 
 
-def _misfit(
-    theta: NDArray[np.float64], c1: NDArray[np.float64], c2: NDArray[np.float64], c3: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
-    """Squared distance of the model's frequencies to given symmetric ones, and its gradient."""
+def _misfit(theta: Array, c1: Array, c2: Array, c3: Array) -> tuple[float, Array]:
+    """Squared distance of the model's frequencies from given symmetric ones, and its gradient."""
     C = len(c1)
     priors, T = _unpack(theta, C)
     products = (T[:, None, :] * T[None, :, :]).reshape(-1, C)
     of_classes = products * priors
     r1, r2, r3 = T @ priors - c1, of_classes.sum(axis=1).reshape(C, C) - c2, (of_classes @ T.T).reshape(c3.shape) - c3
     first, second, third = r1[:, None], r2 @ T, r3.reshape(C, -1) @ products
-    for_priors = 2 * ((first + second + third) * T).sum(axis=0)
-    for_T = 2 * priors * (first + 2 * second + 3 * third)
-    gradient = [priors * (for_priors - for_priors @ priors), (T * (for_T - (for_T * T).sum(axis=0))).ravel()]
-    # Frequencies of triples are small, and their squares would fall below the optimiser's tolerance.
+    d_priors = 2 * ((first + second + third) * T).sum(axis=0)
+    d_T = 2 * priors * (first + 2 * second + 3 * third)
+    gradient = [priors * (d_priors - d_priors @ priors), (T * (d_T - (d_T * T).sum(axis=0))).ravel()]
+    # Without the factor, squares of the small triple frequencies would fall below the optimiser's tolerance.
     return C**2 * float((r1**2).sum() + (r2**2).sum() + (r3**2).sum()), C**2 * np.concatenate(gradient)

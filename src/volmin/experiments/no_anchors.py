@@ -76,7 +76,7 @@ def _digest(dataset: Dataset, preset: Preset) -> str:
     """Changes with whatever the scores depend on."""
     settings = [preset.network, asdict(preset.recipe), preset.augmentation, _SEED, _threads(preset)]
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(dataset.train.x.numpy()).data)
+    digest.update(np.ascontiguousarray(dataset.train.tensor.numpy()).data)
     digest.update(np.ascontiguousarray(dataset.train.y).data)
     return digest.hexdigest()[:12]
 
@@ -97,7 +97,7 @@ def _read(path: Path, count: int) -> NDArray[np.float64] | None:
 def _train_and_score(dataset: Dataset, preset: Preset, checkpoint: Path) -> NDArray[np.float64]:
     recipe = replace(preset.recipe, selection="last")
     augment = AUGMENTATIONS[preset.augmentation] if preset.augmentation else None
-    x, y, normalize = dataset.train.x, dataset.train.y, dataset.normalize
+    x, y, normalize = dataset.train.tensor, dataset.train.y, dataset.normalize
     with torch.random.fork_rng(), thread_limit(_threads(preset)):
         torch.manual_seed(_SEED)
         net = networks.build(preset.network, dataset.input_shape, dataset.num_classes)

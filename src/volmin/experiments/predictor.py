@@ -18,8 +18,8 @@ from torch import Tensor
 from volmin import methods, networks
 from volmin.data import DataError, TensorLoader
 from volmin.data.dataset import standardize
-from volmin.data.images.folder import decode
-from volmin.data.tables.encoder import TableEncoder, read_table
+from volmin.data.images import decode
+from volmin.data.tables import TableEncoder, read_table
 from volmin.io.sealed import read_sealed_json
 from volmin.methods.base import Method
 from volmin.training import clean_probs

@@ -47,7 +47,7 @@ _CIFAR100_PAPER = Recipe(epochs=150, weight_decay=1e-3, milestones=(30, 60), tra
 _CIFAR100_OFFICIAL = replace(_CIFAR100_PAPER, epochs=80, weight_decay=1e-4, transition_lr=1e-2)
 # Short trainings for CPUs: the learning rate rises to a high peak and falls to zero, and images are small at first.
 _CIFAR10_FAST = Preset(
-    "fast_cnn_bf16",
+    "cifar_cnn",
     Recipe(epochs=12, batch_size=256, lr=0.2, weight_decay=5e-4, schedule="one_cycle", transition_lr=2e-2),
     {
         "volminnet": {"warm_up": 1 / 6},

@@ -12,8 +12,8 @@ import numpy as np
 
 from volmin import data
 from volmin.data import DataError, Dataset, load_dataset
+from volmin.data.custom import check_path
 from volmin.data.label_files import find_labels, number_labels, read_label_sets, read_labels
-from volmin.data.local import check_path
 from volmin.exceptions import InputError
 from volmin.experiments import no_anchors as anchors
 from volmin.experiments.presets import NO_ANCHORS
@@ -115,7 +115,7 @@ def _with_labels(dataset: Dataset, text: str) -> Dataset:
 def _pixels_digest(dataset: Dataset) -> str:
     whole = hashlib.sha256()
     for part in (dataset.train, dataset.test):
-        whole.update(np.ascontiguousarray(part.x.numpy()).data)
+        whole.update(np.ascontiguousarray(part.tensor.numpy()).data)
     return whole.hexdigest()
 
 

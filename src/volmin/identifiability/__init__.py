@@ -21,13 +21,14 @@ condition; Gillis & Luce (arXiv 2402.06019) and Barbarino, Gillis & Saha (arXiv 
 from __future__ import annotations
 
 from volmin.identifiability.assumptions import Comparison, bracket, common_transition_test, dominance_test
-from volmin.identifiability.scattered import TOLERANCES, ClassConditions, Scatter, certificate, scatter
+from volmin.identifiability.scattered import TOLERANCES, ClassConditions, Scatter, Verdict, certificate, scatter
 
 __all__ = [
     "TOLERANCES",
     "ClassConditions",
     "Comparison",
     "Scatter",
+    "Verdict",
     "bracket",
     "certificate",
     "common_transition_test",

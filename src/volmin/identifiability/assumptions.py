@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
+from volmin._typing import Array, Labels, Mask, Numbers
+from volmin.estimation.em import fit_transitions, split_by_label
 from volmin.exceptions import InputError
-from volmin.quality import Array, Indices, climb_transition, likeliest_transition, split_by_label
 from volmin.validation import validate_labels, validate_posteriors
 
 
-def bracket(probs: ArrayLike | Tensor, *, trim: float = 0.01) -> Array:
+def bracket(probs: Numbers, *, trim: float = 0.01) -> Array:
     """Bounds of each class's noise rate P(noisy != j | clean = j) that need no scatter, (C, 2).
 
     If no class gives label j more often than class j does (``T[j, j] >= T[j, k]``), a noisy posterior of j never
@@ -49,9 +48,7 @@ class Comparison:
     classes: tuple[int, ...]
 
 
-def dominance_test(
-    clean_probs: ArrayLike | Tensor, labels: ArrayLike | Tensor, *, resamples: int = 99, seed: int = 0
-) -> Comparison:
+def dominance_test(clean_probs: Numbers, labels: Numbers, *, resamples: int = 99, seed: int = 0) -> Comparison:
     """Do the labels contradict a T whose diagonal entry is the largest of its column?
 
     Real noise may: in Clothing1M most sweaters are labelled as knitwear. A T that is forced to be dominant is
@@ -66,12 +63,12 @@ def dominance_test(
     """
     h = validate_posteriors(clean_probs, "clean_probs")
     y = validate_labels(labels, *h.shape)
-    T = likeliest_transition(y, h)
-    restricted = likeliest_transition(y, h, dominant=True)
+    rows = split_by_label(h, y)
+    T, restricted = (fit_transitions(rows, dominant=flag)[0] for flag in (False, True))
 
-    def lost(y: Indices) -> float:
-        rows = split_by_label(y, h)
-        free, dominant = (climb_transition(rows, _inner(restricted)[None], flag)[0] for flag in (False, True))
+    def lost(y: Labels) -> float:
+        rows = split_by_label(h, y)
+        free, dominant = (fit_transitions(rows, _inner(restricted)[None], dominant=flag)[0] for flag in (False, True))
         return 2 * (_log_likelihood(y, h, free) - _log_likelihood(y, h, dominant))
 
     contradicting = tuple(int(j) for j in np.flatnonzero(T.argmax(axis=0) != np.arange(len(T))))
@@ -79,9 +76,9 @@ def dominance_test(
 
 
 def common_transition_test(
-    clean_probs: ArrayLike | Tensor,
-    labels: ArrayLike | Tensor,
-    groups: ArrayLike,
+    clean_probs: Numbers,
+    labels: Numbers,
+    groups: Numbers,
     *,
     resamples: int = 99,
     seed: int = 0,
@@ -108,13 +105,13 @@ def common_transition_test(
             f"groups must name one of at least 2 groups for each of {len(y)} rows, "
             f"but have shape {np.shape(groups)} and {len(names)} different values."
         )
-    pooled = likeliest_transition(y, h)
+    pooled = fit_transitions(split_by_label(h, y))[0]
     members = [group == g for g in range(len(names))]
 
-    def fit(y: Indices, here: NDArray[np.bool_] | slice) -> Array:
-        return climb_transition(split_by_label(y[here], h[here]), _inner(pooled)[None])[0]
+    def fit(y: Labels, here: Mask | slice) -> Array:
+        return fit_transitions(split_by_label(h[here], y[here]), _inner(pooled)[None])[0]
 
-    def lost(y: Indices) -> float:
+    def lost(y: Labels) -> float:
         apart = sum(_log_likelihood(y[here], h[here], fit(y, here)) for here in members)
         return 2 * (apart - _log_likelihood(y, h, fit(y, slice(None))))
 
@@ -129,12 +126,12 @@ def _inner(T: Array) -> Array:
     return 0.95 * T + 0.05 / len(T)
 
 
-def _log_likelihood(y: Indices, h: Array, T: Array) -> float:
+def _log_likelihood(y: Labels, h: Array, T: Array) -> float:
     return float(np.log(np.maximum((h * T[y]).sum(axis=1), 1e-300)).sum())
 
 
 def _calibrate(
-    lost: Callable[[Indices], float], y: Indices, h: Array, T: Array, resamples: int, seed: int
+    lost: Callable[[Labels], float], y: Labels, h: Array, T: Array, resamples: int, seed: int
 ) -> tuple[float, float]:
     """The statistic of the labels, and its p-value among labels redrawn from T."""
     if resamples < 19:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 from scipy.spatial import ConvexHull, QhullError
 
-from volmin.quality import Array, Indices
+from volmin._typing import Array, Labels
 
 MOST_CLASSES_ENUMERATED = 7
 """Facets of the hull are enumerated up to here; their number explodes with the dimension."""
@@ -31,7 +31,7 @@ class Hull:
     inner: float
     directions: Array  # (K, C), the worst first
     missing: Array
-    working_rows: Indices
+    working_rows: Labels
 
 
 def measure(h: Array, starts: int, generator: np.random.Generator) -> Hull:
@@ -85,7 +85,7 @@ def start_directions(num_classes: int, starts: int, generator: np.random.Generat
     return _unit(np.concatenate([towards, -towards, -towards + tilt, random]))
 
 
-def support_of(h: Array, directions: Array) -> tuple[Array, Indices]:
+def support_of(h: Array, directions: Array) -> tuple[Array, Labels]:
     """How far the rows reach in each direction, and the row that reaches farthest; (K,) each."""
     farthest = np.full(len(directions), -np.inf)
     rows = np.zeros(len(directions), dtype=np.int64)
@@ -99,7 +99,7 @@ def support_of(h: Array, directions: Array) -> tuple[Array, Indices]:
     return farthest, rows
 
 
-def extreme_rows(h: Array, directions: Array, depth: int = 1) -> Indices:
+def extreme_rows(h: Array, directions: Array, depth: int = 1) -> Labels:
     """Rows among the ``depth`` farthest in some direction; with many rows, a few more."""
     size = max(depth, 4_000_000 // len(directions))
     found = []
@@ -160,7 +160,7 @@ def descend(h: Array, directions: Array, steps: int) -> Array:
     return best
 
 
-def _search(h: Array, working: Indices, directions: Array, generator: np.random.Generator) -> tuple[Array, Indices]:
+def _search(h: Array, working: Labels, directions: Array, generator: np.random.Generator) -> tuple[Array, Labels]:
     """Directions in which the hull may be short, found on few rows, and those rows."""
     C = h.shape[1]
     starts = directions
@@ -180,7 +180,7 @@ def _search(h: Array, working: Indices, directions: Array, generator: np.random.
     return np.stack([*starts, *directions, *(facet for facet in facets if facet is not None)]), working
 
 
-def _refine(h: Array, working: Indices, point: Array) -> tuple[Array | None, Indices]:
+def _refine(h: Array, working: Labels, point: Array) -> tuple[Array | None, Labels]:
     """The facet through which the ray to a point leaves the hull, then the ray to what that facet cuts off, ..."""
     best, distance = None, np.inf
     for _ in range(5):
@@ -194,7 +194,7 @@ def _refine(h: Array, working: Indices, point: Array) -> tuple[Array | None, Ind
     return best, working
 
 
-def leave(h: Array, working: Indices, ray: Array) -> tuple[Array | None, float, Indices]:
+def leave(h: Array, working: Labels, ray: Array) -> tuple[Array | None, float, Labels]:
     """The unit normal of the facet through which a ray from the barycentre leaves the hull, and how far along.
 
     A linear program on the working rows, which are joined by rows that its answer cuts off until there are none.
@@ -222,7 +222,7 @@ def leave(h: Array, working: Indices, ray: Array) -> tuple[Array | None, float, 
     return None if normal is None else _unit(normal[None])[0], support, working
 
 
-def _enumerate(h: Array, working: Indices) -> Hull | None:
+def _enumerate(h: Array, working: Labels) -> Hull | None:
     """The exact index, from the facets of the hull; None if they are too many or too flat for Qhull.
 
     The hull of few rows gives a lower bound and the facet behind it. If all rows are on its inner side it is a
@@ -291,7 +291,7 @@ def towards_facet(num_classes: int, k: int) -> Array:
     return ray
 
 
-def uncovered_classes(h: Array, working: Indices) -> list[int]:
+def uncovered_classes(h: Array, working: Labels) -> list[int]:
     """Classes whose facet has a middle that the working rows do not surround.
 
     The middle lies on the facet, so only rows on the facet count.

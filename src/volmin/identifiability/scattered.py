@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import ArrayLike
-from torch import Tensor
 
+from volmin._typing import Array, Labels, Numbers
 from volmin.exceptions import InputError
 from volmin.identifiability.hull import (
     ROUNDING,
@@ -24,11 +24,21 @@ from volmin.identifiability.hull import (
     towards_facet,
     uncovered_classes,
 )
-from volmin.quality import Array, Indices
 from volmin.validation import validate_posteriors
 
 TOLERANCES = (0.0, 0.005, 0.01, 0.02, 0.05)
 """Posteriors below them count as zero, for up to 10 classes; for more classes they shrink like 10 / C."""
+
+
+class Verdict(StrEnum):
+    """Whether posteriors determine T by volume minimisation."""
+
+    WELL_IDENTIFIED = "well_identified"
+    """The scatter index exceeds 1 with a margin; for two classes there are anchor points."""
+    BORDERLINE = "borderline"
+    """The scatter index is not proved to fail, but leaves no margin for errors of the posteriors."""
+    NOT_IDENTIFIED = "not_identified"
+    """The condition is proved to fail: T is the largest noise compatible with the data."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,8 @@ class ClassConditions:
     """
 
     peak: Array
-    zeros: Indices
-    rank: Indices
+    zeros: Labels
+    rank: Labels
     reach: Array
     failing: tuple[int, ...]
 
@@ -92,25 +102,30 @@ class Scatter:
         return math.log(self.index) / scale if self.index > 0 else -math.inf
 
     @property
-    def verdict(self) -> str:
-        """The finding in plain words; the first two say which of three cases it is."""
-        C = len(self.witness)
+    def verdict(self) -> Verdict:
+        """Whether the posteriors determine T; ``explanation`` gives the reason."""
         if self.refuted:
-            return "not identified: T is the most noise compatible with the data" + self._failing_classes()
-        enough = 1.0 if C == 2 else 1.5 if C < 10 else 2.0
-        sure = min(self.index, self.index if math.isnan(self.quantile) else self.quantile)
-        if sure < enough - 1e-6:
-            return f"borderline: a scatter index of {self.index:.2f} leaves no margin; expect too much noise in T"
-        proof = "" if self.holds else ", as far as a search for counter-examples can tell"
-        return f"well identified, if the posteriors are right{proof}: they can contradict T but never verify it"
+            return Verdict.NOT_IDENTIFIED
+        C = len(self.witness)
+        needed = 1.0 if C == 2 else 1.5 if C < 10 else 2.0
+        lower = self.index if math.isnan(self.quantile) else min(self.index, self.quantile)
+        return Verdict.BORDERLINE if lower < needed - 1e-6 else Verdict.WELL_IDENTIFIED
 
-    def _failing_classes(self) -> str:
-        failing = ", ".join(map(str, self.per_class.failing))
-        return f" (classes short of evidence: {failing})" if failing else ""
+    @property
+    def explanation(self) -> str:
+        """What ``verdict`` means for T, in one sentence."""
+        if self.verdict is Verdict.NOT_IDENTIFIED:
+            failing = ", ".join(map(str, self.per_class.failing))
+            classes = f" (classes that fail a necessary condition: {failing})" if failing else ""
+            return f"T is not identified: the estimate is the largest noise compatible with the data{classes}."
+        if self.verdict is Verdict.BORDERLINE:
+            return f"T is at the border of identifiability (scatter index {self.index:.2f}): it may overstate noise."
+        proof = "" if self.holds else " (no counterexample was found, but there is no proof)"
+        return f"T is well identified{proof} if the posteriors are accurate; the check can reject T but never prove it."
 
 
 def scatter(
-    posteriors: ArrayLike | Tensor,
+    posteriors: Numbers,
     *,
     tolerance: float | None = None,
     bootstraps: int = 50,
@@ -156,7 +171,7 @@ def scatter(
 
 
 def certificate(
-    posteriors: ArrayLike | Tensor,
+    posteriors: Numbers,
     *,
     margin: float = 1.05,
     tolerance: float | None = None,
@@ -252,7 +267,7 @@ def _cut_off_ball(scip: ModuleType, rows: Array, margin: float, seconds: float) 
     return None, model.getDualbound() >= -slack
 
 
-def _class_conditions(h: Array, working: Indices) -> ClassConditions:
+def _class_conditions(h: Array, working: Labels) -> ClassConditions:
     C = h.shape[1]
     peak = h.max(axis=0)
     zero = h <= ROUNDING

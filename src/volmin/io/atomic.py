@@ -1,4 +1,4 @@
-"""Text and JSON files that are written whole or not at all."""
+"""Atomic writes: a file is replaced as a whole or left as it was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volmin.exceptions import DamagedFileError
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; it takes the place of ``path`` once it is complete and on the disk."""
+    """Give a temporary path to write to, and move it to ``path`` once it is complete and on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -27,22 +27,22 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file, or nothing."""
+    """Write a text file atomically."""
     with replace_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a whole JSON file, or nothing; numbers that are not finite are refused."""
+    """Write a JSON file atomically; numbers must be finite."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, or a ``DamagedFileError`` that says why there is none."""
+    """Read the object in a JSON file; any other content is a ``DamagedFileError``."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{path} is damaged ({error}): delete it, and run the command anew.") from None
+        raise DamagedFileError(f"{path} is damaged ({error}): delete it, and run the command again.") from None
     if not isinstance(content, dict):
-        raise DamagedFileError(f"{path} is damaged (no object): delete it, and run the command anew.")
+        raise DamagedFileError(f"{path} is damaged (not a JSON object): delete it, and run the command again.")
     return content

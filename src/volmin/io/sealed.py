@@ -1,4 +1,4 @@
-"""Files with checksums, so that damage is detected when they are read."""
+"""Files with checksums, so that damage is detected on reading."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def write_sealed_json(path: Path, content: Mapping[str, Any], files: Iterable[st
 
 
 def read_sealed_json(path: Path, files: bool = False) -> dict[str, Any]:
-    """The content of a sealed file, once its checksum, and maybe those of the files beside it, were found right.
+    """Read a sealed JSON file and verify its checksum, and with ``files`` those of the files beside it.
 
-    A file from before there were seals is taken as it is.
+    A file without a seal, as older versions wrote it, is accepted.
     """
     content = read_json(path)
     seal = content.pop("seal", None)
@@ -32,19 +32,19 @@ def read_sealed_json(path: Path, files: bool = False) -> dict[str, Any]:
         return content
     checksum, digests = (seal.get("content"), seal.get("files")) if isinstance(seal, dict) else (None, None)
     if checksum != _digest(_canonical(content)) or not isinstance(digests, dict):
-        raise DamagedFileError(f"{path} is damaged: its checksum is wrong. Delete it, and run the command anew.")
+        raise DamagedFileError(f"{path} is damaged: its checksum is wrong. Delete it, and run the command again.")
     for name, expected in digests.items() if files else ():
         beside = path.with_name(name)
         if not beside.is_file() or file_digest(beside) != expected:
             raise DamagedFileError(
-                f"{beside} is damaged or missing: its checksum in {path.name} is another. "
-                f"Delete the folder {path.parent}, and run the command anew."
+                f"{beside} is damaged or missing: it does not match its checksum in {path.name}. "
+                f"Delete the folder {path.parent}, and run the command again."
             )
     return content
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -58,13 +58,13 @@ def _digest(content: bytes) -> str:
 
 
 def write_sealed_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file whose first line is the checksum of the rest."""
+    """Write a file atomically; its first line is the checksum of the rest."""
     with replace_file(path) as temporary:
         temporary.write_bytes(_digest(content).encode() + b"\n" + content)
 
 
 def read_sealed_bytes(path: Path) -> bytes:
-    """What ``write_sealed_bytes`` wrote, once its checksum was found right."""
+    """Read what ``write_sealed_bytes`` wrote and verify its checksum."""
     checksum, _, content = path.read_bytes().partition(b"\n")
     if checksum != _digest(content).encode():
         raise DamagedFileError(f"{path} is damaged: its checksum is wrong.")

@@ -1,4 +1,4 @@
-"""CSV files that a spreadsheet program does not evaluate."""
+"""CSV files without cells that a spreadsheet program would evaluate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volmin.io.atomic import write_text
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a whole CSV file, or nothing; no cell of it is taken for a formula by a spreadsheet."""
+    """Write a CSV file atomically, with every cell made ``spreadsheet_safe``."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([spreadsheet_safe(cell) for cell in header])
@@ -22,7 +22,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 
 def spreadsheet_safe(cell: Any) -> str:
-    """A cell's text, with an apostrophe before what a spreadsheet would compute (``=1+2``, ``@SUM``); numbers stay."""
+    """Text of a cell, with an apostrophe before a formula (``=1+2``, ``@SUM``); numbers are unchanged."""
     text = str(cell)
     formula = text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") and not _NUMBER.fullmatch(text)
     return f"'{text}" if formula else text

@@ -42,7 +42,7 @@ class Backward(Forward):
         net: nn.Module,
         num_classes: int,
         *,
-        estimator: estimation.Method = "percentile",
+        estimator: estimation.EstimatorName = "percentile",
         T: Sequence[Sequence[float]] | str | None = None,
         warm_up: float = 1.0,
         clip: float | None = 1e-7,

@@ -94,7 +94,7 @@ class Method(nn.Module):
         schedule = recipe.learning_rate_schedule(epochs)
         return Phase("warm-up", epochs, self.cross_entropy, optimizers, schedule, selection=selection)
 
-    def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.Method) -> Tensor:
+    def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.EstimatorName) -> Tensor:
         """(C, C) T, by a simple estimator from the network's posteriors of the training inputs."""
         probs, labels = collect(batches, lambda x: self(x).softmax(1))
         T = estimation.estimate_transition(probs, labels, estimator)

@@ -53,14 +53,14 @@ class Forward(Method):
         net: nn.Module,
         num_classes: int,
         *,
-        estimator: estimation.Method = "percentile",
+        estimator: estimation.EstimatorName = "percentile",
         T: Sequence[Sequence[float]] | str | None = None,
         warm_up: float = 1.0,
     ) -> None:
         super().__init__(net, num_classes)
-        if estimator not in (choices := get_args(estimation.Method)):
+        if estimator not in (choices := get_args(estimation.EstimatorName)):
             raise InputError(f"estimator must be one of {', '.join(choices)}, but is {estimator!r}.")
-        self.estimator: estimation.Method = estimator
+        self.estimator: estimation.EstimatorName = estimator
         self.warm_up, self.known = warm_up, T is not None
         # The identity until T is estimated: plain training is judged by h itself.
         self.register_buffer("T", torch.eye(num_classes) if T is None else _given(T, num_classes))

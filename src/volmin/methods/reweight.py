@@ -44,7 +44,7 @@ class Reweight(Forward):
         net: nn.Module,
         num_classes: int,
         *,
-        estimator: estimation.Method = "percentile",
+        estimator: estimation.EstimatorName = "percentile",
         T: Sequence[Sequence[float]] | str | None = None,
         warm_up: float = 0.2,
     ) -> None:

@@ -49,7 +49,7 @@ class TRevision(Reweight):
         net: nn.Module,
         num_classes: int,
         *,
-        estimator: estimation.Method = "percentile",
+        estimator: estimation.EstimatorName = "percentile",
         T: Sequence[Sequence[float]] | str | None = None,
         warm_up: float = 0.2,
         revise: float = 2.0,

@@ -9,7 +9,6 @@ logits near zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F

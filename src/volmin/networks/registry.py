@@ -40,9 +40,14 @@ def fast_cnn(
     return FastCNN(num_classes, in_channels, widths, dtype=dtype, mirrored=mirrored)
 
 
+def cifar_cnn(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    """``fast_cnn`` for CIFAR, 1.5 times as wide. In bfloat16, a CPU with AVX-512 BF16 trains it nearly as fast."""
+    return fast_cnn(num_classes, in_channels, (48, 192, 192), dtype=torch.bfloat16, mirrored=True)
+
+
 BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+    "cifar_cnn": lambda shape, num_classes: cifar_cnn(num_classes, shape[0]),
     "fast_cnn": lambda shape, num_classes: fast_cnn(num_classes, shape[0]),
-    "fast_cnn_bf16": lambda shape, num_classes: fast_cnn(num_classes, shape[0], dtype=torch.bfloat16),
     "lenet5": lambda shape, num_classes: lenet5(num_classes),
     "mlp": lambda shape, num_classes: mlp(prod(shape), num_classes),
     "resnet18": lambda shape, num_classes: resnet18(num_classes, shape[0]),
@@ -53,8 +58,8 @@ BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "resnet50": lambda shape, num_classes: resnet50(num_classes, shape[0]),
 }
 DESCRIPTIONS = {
+    "cifar_cnn": "fast_cnn for CIFAR: 1.5 times as wide, in bfloat16, averaging over mirror images in evaluation",
     "fast_cnn": "a small network for small images that trains well in few epochs on CPUs",
-    "fast_cnn_bf16": "the same in bfloat16, about twice as fast on CPUs with AVX-512 BF16 or AMX",
     "lenet5": "for 28 x 28 grey images, as in the authors' code",
     "mlp": "one hidden layer of 128 units, for tables and flattened images",
     "resnet18": "for small images, as in the authors' code: its first convolution has no padding",

@@ -1,13 +1,13 @@
-"""Reports: self-contained HTML pages that need no network, and their figures."""
+"""Reports: self-contained HTML pages that work offline, and their figures."""
 
-from volmin.report.audit_page import AuditStory, ClassLine, Confusion, write_audit_report
-from volmin.report.page import RunStory, Section, write_grid_report, write_run_report
+from volmin.report.audit_page import AuditPage, ClassNoise, Confusion, write_audit_report
+from volmin.report.page import RunPage, Section, write_grid_report, write_run_report
 
 __all__ = [
-    "AuditStory",
-    "ClassLine",
+    "AuditPage",
+    "ClassNoise",
     "Confusion",
-    "RunStory",
+    "RunPage",
     "Section",
     "write_audit_report",
     "write_grid_report",

@@ -1,4 +1,4 @@
-"""The page of an audit: what is wrong, how sure that is, and the flagged labels to decide on."""
+"""The HTML page of an audit: estimates, their uncertainty, and the flagged labels for review."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 from PIL import Image
 
+from volmin._typing import Array
 from volmin.io.atomic import write_text
 from volmin.report.examples import Examples
 from volmin.report.figures import fold_curves
-from volmin.report.page import PAGES
+from volmin.report.page import TEMPLATES
 
-MOST_CELLS_A_SIDE = 30
-"""A heat map of more classes is drawn as a picture: a table of them would freeze a browser."""
+MOST_TABLE_CLASSES = 30
+"""With more classes, T is drawn as an image: an HTML table of so many cells is too slow in a browser."""
 
 MOST_CLASS_LINES = 25
+"""Number of classes that the table of noise rates shows; the others are folded away."""
 
 
 @dataclass(frozen=True)
-class ClassLine:
-    """A class in the table of noise rates.
+class ClassNoise:
+    """Noise of one class: a line of the table of noise rates.
 
     Attributes:
-        name: of the class.
-        given: rows with this label.
-        true: rows that truly are of this class, by estimate.
-        rate: share of the latter with another label.
-        low: least noise rate: of the interval, or of the bracket.
-        high: largest noise rate, likewise.
-        most: upper end of the bracket.
-        mostly: (label, share) of what it is mistaken for.
-        judged: whether there were rows enough.
+        name: Name of the class.
+        given: Number of rows with this label.
+        true: Estimated number of rows whose true class this is.
+        rate: Share of the latter that carry another label.
+        low: Lower bound of the rate: of its interval, or of the bracket where T is not identified.
+        high: Upper bound of the rate, likewise.
+        most: Upper bound of the bracket.
+        confusions: (label, share) of the most frequent wrong labels.
+        audited: Whether there were enough rows.
     """
 
     name: str
@@ -50,13 +51,13 @@ class ClassLine:
     low: float
     high: float
     most: float
-    mostly: Sequence[tuple[str, float]]
-    judged: bool
+    confusions: Sequence[tuple[str, float]]
+    audited: bool
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """About ``count`` rows are labelled ``given`` but truly are ``true`` (positions among the classes)."""
+    """About ``count`` rows with the given label ``given`` and the true class ``true`` (positions among the classes)."""
 
     given: int
     true: int
@@ -64,81 +65,85 @@ class Confusion:
 
 
 @dataclass(frozen=True)
-class AuditStory:
-    """What the page tells."""
+class AuditPage:
+    """Content of the page of an audit."""
 
     title: str
     headline: str
-    verdict: str
+    identifiability: str
+    """Whether the data determine T, in words."""
     identified: bool
     notes: Sequence[str]
-    known: str
-    """What known labels said of the audit; empty without any."""
+    check: str
+    """Comparison with known true labels, in words; empty without any."""
     classes: Sequence[str]
     num_rows: int
-    noise_rate: tuple[float, float, float]
-    """Estimate, and the ends of its interval or bracket."""
+    noise_rate: float
+    noise_bounds: tuple[float, float]
+    """Interval of the noise rate, or its bracket where T is not identified."""
     level: float | None
     scatter_index: float | None
-    T: NDArray[np.float64]
-    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None
-    """Lower and upper ends of the intervals of T, where T is identified."""
-    class_lines: Sequence[ClassLine]
+    T: Array
+    bounds: tuple[Array, Array] | None
+    """Lower and upper bounds of the entries of T, where T is identified."""
+    class_noise: Sequence[ClassNoise]
     confusions: Sequence[Confusion]
     fdr: float
     flagged: int
-    expected_right: float
+    expected_correct: float
+    """Expected number of correct labels among the flagged."""
     rows: Sequence[int]
-    """Of the flagged labels that the page shows, the most suspicious first; the next five go with them."""
+    """Row numbers of the flagged labels on the page, the most suspicious first; the next five fields are parallel."""
     names: Sequence[str]
-    """What the rows are called; empty if they have numbers only."""
+    """Names of the rows; empty if they have numbers only."""
     given: Sequence[int]
     suggested: Sequence[int]
     wrong: Sequence[float]
+    """Probabilities that the labels are wrong."""
     examples: Examples
     histories: Sequence[Sequence[Mapping[str, Any]]]
     provenance: Mapping[str, Any]
 
 
-def write_audit_report(path: Path, story: AuditStory) -> None:
+def write_audit_report(path: Path, page: AuditPage) -> None:
     """Write the page to ``path``."""
     script = files("volmin.report").joinpath("templates/audit.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = PAGES.get_template("audit.html").render(
-        story=story,
-        first_lines=story.class_lines[:MOST_CLASS_LINES],
-        other_lines=story.class_lines[MOST_CLASS_LINES:],
-        picture=None if len(story.classes) <= MOST_CELLS_A_SIDE else _picture(story.T),
-        curves=fold_curves(story.histories) if story.histories else None,
-        data=_data(story),
-        # Only this very script may run, whatever a label says.
+    html = TEMPLATES.get_template("audit.html").render(
+        page=page,
+        first_classes=page.class_noise[:MOST_CLASS_LINES],
+        other_classes=page.class_noise[MOST_CLASS_LINES:],
+        heat_map_image=None if len(page.classes) <= MOST_TABLE_CLASSES else _heat_map_image(page.T),
+        curves=fold_curves(page.histories) if page.histories else None,
+        data=_data(page),
+        # The policy allows this script only, so that no label or cell can run as code.
         script=Markup(script),
         script_policy=f"'sha256-{digest}'",
     )
-    write_text(path, page)
+    write_text(path, html)
 
 
-def _data(story: AuditStory) -> dict[str, Any]:
-    """What the script shows and filters; as text only, never as HTML."""
+def _data(page: AuditPage) -> dict[str, Any]:
+    """The data that the script shows and filters, as text and never as HTML."""
     return {
-        "classes": list(story.classes),
-        "columns": list(story.examples.columns),
-        "rows": list(story.rows),
-        "names": list(story.names),
-        "given": list(story.given),
-        "suggested": list(story.suggested),
-        "wrong": list(story.wrong),
-        "cells": [list(cells) for cells in story.examples.cells],
-        "images": list(story.examples.images),
-        "key": hashlib.sha256(repr((story.title, story.rows, story.wrong)).encode()).hexdigest()[:16],
+        "classes": list(page.classes),
+        "columns": list(page.examples.columns),
+        "rows": list(page.rows),
+        "names": list(page.names),
+        "given": list(page.given),
+        "suggested": list(page.suggested),
+        "wrong": list(page.wrong),
+        "cells": [list(cells) for cells in page.examples.cells],
+        "images": list(page.examples.images),
+        "key": hashlib.sha256(repr((page.title, page.rows, page.wrong)).encode()).hexdigest()[:16],
     }
 
 
-def _picture(T: NDArray[np.float64]) -> str:
-    """T as a picture with a pixel for each entry, a data URI: the stronger, the larger."""
+def _heat_map_image(T: Array) -> str:
+    """T as an image with one pixel per entry, more opaque for larger entries; a data URI."""
     pixels = np.zeros((*T.shape, 4), np.uint8)
     pixels[..., :3] = (60, 120, 245)
-    # Small entries are what a picture is looked at for: the square root brings them out.
+    # The square root makes small entries visible.
     pixels[..., 3] = np.round(255 * np.sqrt(T))
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, format="png", optimize=True)

@@ -1,4 +1,4 @@
-"""The flagged rows as a page shows them: small pictures, or the cells of a table; bounded, whatever the data."""
+"""What a page shows of the flagged rows: thumbnails or table cells, limited in number and size."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from PIL import Image
+
+from volmin._typing import AnyArray, Labels
 
 MOST_ROWS = 2000
 MOST_IMAGES = 600
@@ -19,7 +20,7 @@ MOST_IMAGE_BYTES = 4_000_000
 MOST_COLUMNS = 12
 LONGEST_CELL = 120
 THUMBNAIL = 96
-"""Longest side of an embedded picture, in pixels."""
+"""Longest side of an embedded image, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Examples:
     """What is shown of some rows, in their order.
 
     Attributes:
-        columns: names of the cells; empty for pictures.
-        cells: of each row, one text per column.
-        images: of each row, a data URI.
-        omitted_columns: how many columns of the table are not shown.
+        columns: Names of the cells; empty for images.
+        cells: Texts of each row, one per column.
+        images: Data URI of each row.
+        omitted_columns: Number of columns of the table that are not shown.
     """
 
     columns: Sequence[str] = ()
@@ -43,20 +44,20 @@ class Examples:
 
 
 def no_examples(count: int) -> Examples:
-    """Rows of which nothing is known but their numbers."""
+    """Rows of which only the numbers are shown."""
     return Examples(cells=[()] * min(count, MOST_ROWS))
 
 
-def table_examples(frame: pl.DataFrame, rows: NDArray[np.int64]) -> Examples:
-    """The first cells of the first of ``rows``, shortened."""
+def table_examples(frame: pl.DataFrame, rows: Labels) -> Examples:
+    """The first columns of the first ``MOST_ROWS`` of ``rows``, with long cells shortened."""
     columns = frame.columns[:MOST_COLUMNS]
     shown = frame[rows[:MOST_ROWS].tolist(), columns] if columns else frame[:0]
     cells = [[_cell(value) for value in record] for record in shown.iter_rows()] or [()] * min(len(rows), MOST_ROWS)
     return Examples(columns, cells, omitted_columns=frame.width - len(columns))
 
 
-def image_examples(pixels: Any, rows: NDArray[np.int64]) -> Examples:
-    """Thumbnails of the first of ``rows``; ``pixels`` is (N, channels, height, width) of bytes."""
+def image_examples(pixels: Any, rows: Labels) -> Examples:
+    """Thumbnails of the first ``rows``, up to the limits; ``pixels`` is (N, channels, height, width) of bytes."""
     images, size = [], 0
     for row in rows[:MOST_IMAGES]:
         uri = data_uri(np.asarray(pixels[int(row)]))
@@ -67,8 +68,8 @@ def image_examples(pixels: Any, rows: NDArray[np.int64]) -> Examples:
     return Examples(images=images)
 
 
-def data_uri(pixels: NDArray[np.uint8]) -> str:
-    """A (channels, height, width) picture as a data URI, WebP or PNG, whichever is smaller."""
+def data_uri(pixels: AnyArray) -> str:
+    """A (channels, height, width) image as a data URI, WebP or PNG, whichever is smaller."""
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
     image.thumbnail((THUMBNAIL, THUMBNAIL))
     encodings = {}

@@ -1,4 +1,4 @@
-"""Figures of a report, as SVG that takes its text colour from the page: readable in light and dark."""
+"""Figures. In a page they are SVG with the text colour of the page, readable in light and dark mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from volmin.io.atomic import replace_file
 
 COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d", "#b45309", "#64748b")
 _INK = "#010203"
-"""A colour nothing else has: the page's own text colour takes its place."""
+"""Unique colour that ``svg`` replaces by the text colour of the page."""
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -37,14 +37,14 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def learning_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], chosen: Mapping[str, int]) -> Markup:
-    """Test accuracy and T error by epoch, a line per method; a dot marks the epoch that noisy validation chose."""
+def learning_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], selected: Mapping[str, int]) -> Markup:
+    """Test accuracy and T error by epoch, one line per method; a dot marks the selected epoch."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         accuracy, error = figure.subplots(1, 2)
         for colour, (name, history) in zip(COLOURS, histories.items(), strict=False):
             for axes, key in ((accuracy, "accuracy"), (error, "transition_error")):
-                _curve(axes, history, key, name, chosen[name], colour)
+                _curve(axes, history, key, name, selected[name], colour)
         accuracy.set(title="Test accuracy on clean labels", xlabel="epoch", ylim=(None, 1.0))
         accuracy.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         error.set(title="Error of the estimated T", xlabel="epoch", ylim=(0, None))
@@ -53,9 +53,9 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], chosen
 
 
 def curve_panels(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], metric: str) -> Figure:
-    """A metric by epoch: a panel for each setting, a line for the mean of each method's seeds.
+    """A metric by epoch: one panel per setting, one line per method for the mean of its seeds.
 
-    The shade is one standard deviation; a method that trains for longer than others has a longer line.
+    The shaded area is one standard deviation. Methods may have different numbers of epochs.
     """
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
@@ -85,14 +85,14 @@ def curve_panels(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], 
 
 
 def write_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure, black on white, as the format that the suffix names, or nothing."""
+    """Write a figure, black on white, in the format of the suffix."""
     with replace_file(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=200, facecolor="white")
     return path
 
 
 def fold_curves(histories: Sequence[Sequence[Mapping[str, Any]]]) -> Markup:
-    """Loss on training labels and on held-out noisy labels by epoch, a faint line per fold and their mean."""
+    """Loss on training labels and on held-out noisy labels by epoch: a faint line per fold, and their mean."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9, 2.8), layout="constrained")
         axes = figure.subplots()
@@ -111,24 +111,24 @@ def fold_curves(histories: Sequence[Sequence[Mapping[str, Any]]]) -> Markup:
         return svg(figure)
 
 
-_LOSSES = {"train_loss": "labels trained on", "val_loss": "noisy labels held out"}
+_LOSSES = {"train_loss": "training labels", "val_loss": "held-out noisy labels"}
 
 
-def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str, chosen: int, colour: str) -> None:
+def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str, selected: int, colour: str) -> None:
     points = [(record["epoch"], record[key]) for record in history if record.get(key) is not None]
     if not points:
         return
     epochs, values = zip(*points, strict=True)
     axes.plot(epochs, values, color=colour, label=name, linewidth=1.8)
-    marked = [(epoch, value) for epoch, value in points if epoch == chosen]
+    marked = [(epoch, value) for epoch, value in points if epoch == selected]
     axes.plot(*zip(*marked, strict=True), "o", color=colour, markersize=7)
 
 
 def svg(figure: Figure) -> Markup:
-    """A figure as part of a page."""
+    """A figure as SVG to embed in a page."""
     buffer = io.StringIO()
-    nothing_said = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing_said)
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     drawing = buffer.getvalue()
-    # Text is escaped by matplotlib; the prologue has no place inside a page.
+    # matplotlib escapes text; the XML prologue is not valid inside a page.
     return Markup(drawing[drawing.index("<svg") :].replace(_INK, "currentColor"))

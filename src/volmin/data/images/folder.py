@@ -1,34 +1,35 @@
-"""Images of one's own: a folder per class, or a table of paths and labels."""
+"""Labelled images read into memory: a folder per class, or a table of paths and labels."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import polars as pl
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from volmin.cli.progress import tracked
-from volmin.data.images.files import decode, quiet_pillow, reason
-from volmin.data.tables.encoder import SUFFIXES as TABLE_SUFFIXES
-from volmin.data.tables.encoder import check_column, load_table
+from volmin._typing import AnyArray
+from volmin.data.images.files import decode, failure_reason, pillow_warnings
 from volmin.exceptions import DataError
+from volmin.progress import Progress, tracked
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
-"""Of images whose size is left to the data."""
+"""Limits of the sides of images for which no size is given."""
 
 _GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B")
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class LabelledImages:
     """Images in memory with their given labels."""
 
     paths: tuple[Path, ...]
-    labels: NDArray[Any]
-    """(N,) given labels: the names of the folders, or what the table says."""
+    labels: AnyArray
+    """(N,) given labels: names of the folders, or values of the table's label column."""
     x: Tensor
-    """(N, channels, height, width) uint8; one channel where all images are grey."""
+    """(N, channels, height, width) uint8; one channel if all images are grey."""
     left_out: tuple[tuple[Path, str], ...] = ()
-    """Images that are missing or damaged, and why."""
+    """Images that are missing or damaged, each with the reason."""
     clean: pl.Series | None = None
-    """(N,) true labels, where a column of the table has them; with gaps, where it knows only some."""
+    """(N,) true labels if the table has a column of them, null where unknown."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -55,41 +56,40 @@ def load_images(
     path_column: str | None = None,
     size: int | tuple[int, int] | None = None,
     clean: str | None = None,
+    progress: Progress | None = None,
 ) -> LabelledImages:
-    """Images with their labels, decoded and resized.
+    """Read labelled images into memory, decoded and resized to one size.
+
+    Images that are missing or damaged are left out with a warning; a class without a readable image is an error.
 
     Args:
-        path: a folder with a folder of images per class, or a table of paths (relative to it) and labels.
-        label: the label column of a table.
-        path_column: its column of paths; by default the one whose values end like names of images.
-        size: (height, width) or the side of a square; by default that of the median image, within 16..64.
-        clean: the column of a table that holds the true labels, where they are known too.
-
-    Images that are missing or damaged are left out with a warning; it is an error if a class loses all of its images.
+        path: Folder with a folder of images per class, or table of labels and of paths relative to it.
+        label: Label column of a table.
+        path_column: Column of paths; by default the first whose values all end in an image suffix.
+        size: (height, width) or the side of a square; by default the size of the median image, within 16..64.
+        clean: Column of a table with the true labels, if they are known.
+        progress: Callback that reports the progress of decoding.
     """
     path = Path(path)
     if path.is_dir():
         if clean is not None:
-            raise DataError(
-                f"{path} is a folder, whose folders are the labels: it has no column {clean!r} of true ones."
-            )
+            raise DataError(f"{path} is a folder, whose folders are the labels: it has no column {clean!r}.")
         paths, labels, truth = *_folder_per_class(path), None
-    elif path.suffix.lower() in TABLE_SUFFIXES:
-        paths, labels, truth = _table_of_paths(path, label, path_column, clean)
     else:
-        raise DataError(f"There is no folder of images at {path}, nor a table of their paths.")
-    with quiet_pillow():
-        headers = _in_parallel(_header, paths, "looking at images")
+        paths, labels, truth = _table_of_paths(path, label, path_column, clean)
+    with pillow_warnings():
+        headers = _in_parallel(_header, paths, "reading image sizes", progress)
         read = [header for header in headers if isinstance(header, _Header)]
         if not read:
             raise DataError(f"None of the {len(paths)} images of {path} can be read; the first: {headers[0]}.")
         height, width = _median_size(read) if size is None else (size, size) if isinstance(size, int) else size
         channels = 1 if all(header.grey for header in read) else 3
-        pixels = _in_parallel(lambda image: decode(image, height, width, channels), paths, "decoding images")
-    kept = [row for row, image in enumerate(pixels) if not isinstance(image, str)]
+        pixels = _in_parallel(lambda image: decode(image, height, width, channels), paths, "decoding images", progress)
+    found = {row: image for row, image in enumerate(pixels) if not isinstance(image, str)}
     left_out = tuple((paths[row], image) for row, image in enumerate(pixels) if isinstance(image, str))
+    kept = list(found)
     _report(path, labels, kept, left_out)
-    x = torch.from_numpy(np.stack([pixels[row] for row in kept]))
+    x = torch.from_numpy(np.stack(list(found.values())))
     return LabelledImages(
         tuple(paths[row] for row in kept), labels[kept], x, left_out, None if truth is None else truth[kept]
     )
@@ -103,6 +103,8 @@ class _Header:
 
 
 def _header(path: Path) -> _Header:
+    from PIL import Image
+
     with Image.open(path) as image:
         return _Header(image.height, image.width, image.mode in _GREY_MODES)
 
@@ -113,10 +115,10 @@ def _median_size(headers: Sequence[_Header]) -> tuple[int, int]:
     return max(SMALLEST_SIDE, round(scale * height)), max(SMALLEST_SIDE, round(scale * width))
 
 
-def _folder_per_class(root: Path) -> tuple[list[Path], NDArray[np.str_]]:
+def _folder_per_class(root: Path) -> tuple[list[Path], AnyArray]:
     classes = sorted(folder for folder in root.iterdir() if folder.is_dir() and not _hidden(folder.name))
     if not classes:
-        raise DataError(f"{root} has no folders: put the images of each class into a folder with its name.")
+        raise DataError(f"{root} has no folders: put the images of each class into a folder named after it.")
     found = {folder.name: sorted(_images_below(folder)) for folder in classes}
     if empty := [name for name, paths in found.items() if not paths]:
         raise DataError(
@@ -124,7 +126,7 @@ def _folder_per_class(root: Path) -> tuple[list[Path], NDArray[np.str_]]:
             f"Images end in {', '.join(SUFFIXES)}."
         )
     if len(classes) < 2:
-        raise DataError(f"{root} holds one class only ({classes[0].name!r}): a folder per class is needed.")
+        raise DataError(f"{root} has only one class folder ({classes[0].name!r}): at least two are needed.")
     paths = [path for images in found.values() for path in images]
     return paths, np.repeat(list(found), [len(images) for images in found.values()])
 
@@ -142,13 +144,21 @@ def _hidden(name: str) -> bool:
 
 def _table_of_paths(
     path: Path, label: str | None, path_column: str | None, clean: str | None
-) -> tuple[list[Path], NDArray[Any], pl.Series | None]:
+) -> tuple[list[Path], AnyArray, pl.Series | None]:
+    # Imported here, so that folders of images do not need the library for tables.
+    import polars as pl
+
+    from volmin.data.tables import SUFFIXES as TABLE_SUFFIXES
+    from volmin.data.tables import check_column, load_table
+
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        raise DataError(f"There is no folder of images at {path}, nor a table of their paths.")
     if label is None:
         raise DataError(f"Name the label column of {path} (--label, label=).")
     table = load_table(path, label, ignore=[path_column] if path_column else [])
     column = path_column or next(filter(lambda name: _names_images(table.frame[name]), table.feature_columns), None)
     if column is None:
-        raise DataError(f"{path} has no column of image files: name it (path_column=).")
+        raise DataError(f"{path} has no column of image paths: name it (path_column=).")
     missing = table.frame[column].null_count()
     if missing or table.frame[column].dtype != pl.String:
         raise DataError(f"The column {column!r} of {path} must hold a path in every row; {missing} are empty.")
@@ -160,31 +170,35 @@ def _table_of_paths(
 
 
 def _names_images(column: pl.Series) -> bool:
+    import polars as pl
+
     if column.dtype != pl.String:
         return False
     return bool(column.drop_nulls().str.to_lowercase().str.contains(rf"\.({'|'.join(s[1:] for s in SUFFIXES)})$").all())
 
 
-def _in_parallel(function: Any, paths: Sequence[Path], title: str) -> list[Any]:
-    """The function of every path, in order; what it raised, in words, where it failed."""
+def _in_parallel(
+    function: Callable[[Path], Result], paths: Sequence[Path], title: str, progress: Progress | None
+) -> list[Result | str]:
+    """Call the function for every path; give its results in order, and the reason as text where it failed."""
 
-    def safely(path: Path) -> Any:
+    def attempt(path: Path) -> Result | str:
         try:
             return function(path)
-        except Exception as error:  # a damaged image may raise anything, and must not stop the others
-            return reason(error, path)
+        except Exception as error:  # Pillow may raise anything on a damaged image, which must not stop the others
+            return failure_reason(error, path)
 
-    # Pillow decodes outside of Python's global lock.
+    # Threads suffice: Pillow releases the global interpreter lock while it decodes.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(tracked(pool.map(safely, paths), title, len(paths)))
+        return list(tracked(pool.map(attempt, paths), title, len(paths), progress))
 
 
-def _report(path: Path, labels: NDArray[Any], kept: Sequence[int], left_out: Sequence[tuple[Path, str]]) -> None:
-    """Warn of images that were left out; refuse where a class has lost all of them."""
+def _report(path: Path, labels: AnyArray, kept: Sequence[int], left_out: Sequence[tuple[Path, str]]) -> None:
+    """Warn about images that were left out; refuse a class without any readable image."""
     if not left_out:
         return
     named = "; ".join(f"{image} ({reason})" for image, reason in left_out[:5]) + ("; ..." if len(left_out) > 5 else "")
     counts = Counter(labels[list(kept)].tolist())
     if lost := [str(name) for name in np.unique(labels) if not counts[name.item()]]:
-        raise DataError(f"No image of {', '.join(map(repr, lost))} in {path} can be read: {named}")
+        raise DataError(f"No image of the class {', '.join(map(repr, lost))} in {path} can be read: {named}")
     warnings.warn(f"{len(left_out)} of {len(labels)} images of {path} were left out: {named}", stacklevel=3)

@@ -1,8 +1,8 @@
-"""What CIFAR-10 and CIFAR-100 share: pickled batches in a folder or a tar archive, read without running anything.
+"""The format of CIFAR-10 and CIFAR-100: pickled batches in a folder or a tar archive.
 
-A pickle is a program. The official files are pickles of plain containers and NumPy arrays, and the unpickler here knows
-nothing else; not even NumPy itself takes part. Archives are read as a stream and never extracted, so that no path in
-them matters.
+Unpickling can execute arbitrary code. The official files are pickles of plain containers and NumPy arrays, and the
+unpickler here constructs nothing else; it does not even call NumPy's own constructors. Archives are read as a stream
+and never extracted, so paths in them have no effect.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import torch
 
-from volmin.data.dataset import Dataset, Part
+from volmin.data.dataset import Dataset, Part, class_numbers
 from volmin.data.sources.download import cache_dir, download
 from volmin.exceptions import DataError
+from volmin.progress import Progress
 
-# Colour statistics of CIFAR-10, which the VolMinNet code uses for CIFAR-100 too.
+# Channel statistics of CIFAR-10, which the VolMinNet code uses for CIFAR-100 too.
 _MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
 _SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 _MOST_BYTES = 400_000_000
-"""The official archives hold 186 MB; one that goes on much longer is not one of them."""
+"""Largest accepted size of a decompressed archive; the official ones hold 186 MB."""
 
 
 class Layout(NamedTuple):
-    """The names that one of the two data sets gives to things."""
+    """Names of the files, entries and archive of one of the two data sets."""
 
     name: str
     title: str
@@ -50,19 +51,19 @@ class Layout(NamedTuple):
     digest: str
 
 
-def load_cifar(layout: Layout, data_dir: Path | None) -> Dataset:
-    """A CIFAR data set from a folder that holds its files, their folder or their archive, or else downloaded once."""
+def load_cifar(layout: Layout, data_dir: Path | None, progress: Progress | None = None) -> Dataset:
+    """Read a CIFAR data set from a folder with its files, their folder or their archive, or download it once."""
     if data_dir is None:
-        data_dir = download(layout.url, layout.digest, cache_dir() / layout.name).parent
+        data_dir = download(layout.url, layout.digest, cache_dir() / layout.name, progress).parent
     files = _read_files(layout, data_dir)
     train = [_part(files[name], layout, name) for name in layout.train]
-    whole = Part(torch.cat([part.x for part in train]), np.concatenate([part.y for part in train]))
+    whole = Part(torch.cat([part.tensor for part in train]), np.concatenate([part.y for part in train]))
     test = _part(files[layout.test], layout, layout.test)
     return Dataset(layout.name, whole, test, _class_names(files.get(layout.meta), layout), mean=_MEAN, std=_STD)
 
 
 def _read_files(layout: Layout, data_dir: Path) -> dict[str, Any]:
-    """The content of each file by name."""
+    """Unpickled content of each file by name."""
     needed = (*layout.train, layout.test)
     for base in (data_dir, data_dir / layout.name):
         for folder in (base, base / layout.folder):
@@ -92,7 +93,7 @@ def _read_archive(path: Path, layout: Layout, needed: Sequence[str]) -> dict[str
                 if name is not None and (file := archive.extractfile(member)) is not None:
                     files[name] = _read_pickle(Path(f"{path}:{name}"), file.read())
     except (OSError, EOFError, OverflowError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read ({error}): fetch the archive anew.") from None
+        raise DataError(f"{path} cannot be read ({error}): download the archive again.") from None
     if missing := [name for name in needed if name not in files]:
         raise DataError(f"{path} lacks {', '.join(f'{layout.folder}/{name}' for name in missing)}.")
     return files
@@ -106,7 +107,7 @@ def _decompressed(path: Path) -> BinaryIO:
 
 
 class _Bounded:
-    """A stream that ends in an error once it has given more than an official archive holds."""
+    """A stream that raises an error after more bytes than an official archive holds, against compression bombs."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream, self.left = stream, _MOST_BYTES
@@ -120,19 +121,19 @@ class _Bounded:
 
 
 class _Kind:
-    """Stands in for a pickled dtype; there are numbers only."""
+    """Replaces a pickled dtype; only integers are accepted."""
 
     def __init__(self, code: str, *_: Any) -> None:
         if code not in ("u1", "|u1", "i4", "i8", "<i4", "<i8"):
-            raise DataError(f"it holds values of the type {code!r}, which official files do not")
+            raise DataError(f"it holds values of the type {code!r}, which official files do not contain")
         self.dtype = np.dtype(code)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """The rest of a pickled dtype, whose numbers need none of it."""
+        """Ignore the rest of a pickled dtype, which integers do not need."""
 
 
 class _Array:
-    """Stands in for a pickled array, since NumPy trusts what a pickle says of memory."""
+    """Replaces a pickled array, since NumPy does not validate what a pickle says about memory."""
 
     def __init__(self, *_: Any) -> None:
         self.values = np.empty(0)
@@ -154,14 +155,14 @@ def _number(kind: _Kind, raw: bytes | str) -> int:
 
 
 def _latin1(text: str, encoding: str = "latin1") -> bytes:
-    """How Python 3 pickles bytes in the old protocols, and nothing else that ``codecs`` can do."""
+    """Replaces ``codecs.encode``, by which Python 3 pickles bytes in the old protocols."""
     return text.encode("latin1")
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reads plain containers, numbers, text and NumPy arrays; whatever else a pickle asks for is refused."""
+    """Reads plain containers, numbers, text and NumPy arrays, and refuses any other class or function."""
 
-    # By the names that NumPy gives to these, whichever module a version of it keeps them in.
+    # By name only, since NumPy's versions keep them in different modules.
     _numpy: Mapping[str, Any] = {
         "ndarray": _Array,
         "dtype": _Kind,
@@ -175,19 +176,19 @@ class _ArrayUnpickler(pickle.Unpickler):
             return _latin1
         if module_name.split(".")[0] == "numpy" and global_name in self._numpy:
             return self._numpy[global_name]
-        raise DataError(f"it asks for {module_name}.{global_name}, which official files do not")
+        raise DataError(f"it refers to {module_name}.{global_name}, which official files do not")
 
 
 def _read_pickle(path: Path, content: bytes) -> Any:
     try:
-        # Bytes and text of Python 2 are both read as text; what Python 3 pickled as bytes stays bytes.
+        # Strings of Python 2 are read as text; bytes that Python 3 pickled stay bytes.
         return _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
     except Exception as error:  # a damaged pickle can raise anything
-        raise DataError(f"{path} cannot be read ({error or type(error).__name__}): fetch the file anew.") from None
+        raise DataError(f"{path} cannot be read ({error or type(error).__name__}): download the file again.") from None
 
 
 def _entries(content: Any) -> dict[str, Any]:
-    """A pickled dictionary with its keys as text and arrays as such; empty where it is none."""
+    """A pickled dictionary with text keys and NumPy arrays; empty if the content is not a dictionary."""
     items = content.items() if isinstance(content, dict) else ()
     return {_text(key): value.values if isinstance(value, _Array) else value for key, value in items}
 
@@ -197,22 +198,18 @@ def _text(value: Any) -> str:
 
 
 def _part(content: Any, layout: Layout, name: str) -> Part:
-    """Images and labels of one file, in its order."""
+    """Images and labels of one file, in file order."""
     entries = _entries(content)
     pixels = np.asarray(entries.get("data", ()))
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != 3 * 32 * 32:
-        raise DataError(f"The file {name} of {layout.title} does not hold rows of 3,072 bytes: fetch it anew.")
-    labels = np.asarray(entries.get(layout.labels, ()))
-    if labels.shape != (len(pixels),) or not np.isin(labels, np.arange(layout.num_classes)).all():
-        raise DataError(
-            f"The file {name} of {layout.title} does not hold a label of 0..{layout.num_classes - 1} for each of its "
-            f"{len(pixels):,} images: fetch it anew."
-        )
-    return Part(torch.tensor(pixels).view(-1, 3, 32, 32), labels.astype(np.int64))
+        raise DataError(f"The file {name} of {layout.title} does not hold rows of 3,072 bytes: download it again.")
+    source = f"The file {name} of {layout.title} is damaged"
+    labels = class_numbers(entries.get(layout.labels, ()), len(pixels), layout.num_classes, source)
+    return Part(torch.tensor(pixels).view(-1, 3, 32, 32), labels)
 
 
 def _class_names(content: Any, layout: Layout) -> tuple[str, ...]:
-    """The names of the classes; numbers where the file of names is missing."""
+    """Names of the classes, or their numbers if the file of names is missing."""
     found = _entries(content).get(layout.class_names)
     if not isinstance(found, list) or len(found) != layout.num_classes:
         return tuple(map(str, range(layout.num_classes)))

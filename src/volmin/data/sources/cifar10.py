@@ -6,6 +6,7 @@ from pathlib import Path
 
 from volmin.data.dataset import Dataset
 from volmin.data.sources.cifar import Layout, load_cifar
+from volmin.progress import Progress
 
 _LAYOUT = Layout(
     name="cifar10",
@@ -23,6 +24,6 @@ _LAYOUT = Layout(
 )
 
 
-def load(data_dir: Path | None = None) -> Dataset:
-    """50,000 training and 10,000 test images, from ``data_dir`` or else downloaded once (170 MB)."""
-    return load_cifar(_LAYOUT, data_dir)
+def load(data_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+    """50,000 training and 10,000 test images, read from ``data_dir`` or downloaded once (170 MB)."""
+    return load_cifar(_LAYOUT, data_dir, progress)

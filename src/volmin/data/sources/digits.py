@@ -1,4 +1,4 @@
-"""Handwritten digits of 8 x 8 pixels, which scikit-learn carries inside: data for the first minute."""
+"""Handwritten digits of 8 x 8 pixels that come with scikit-learn: a data set for first experiments."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from volmin.data.dataset import Dataset, Part
+from volmin.progress import Progress
 
 
-def load(data_dir: Path | None = None) -> Dataset:
-    """1,437 training and 360 test digits as 64 features in 0..1; the split is fixed and stratified."""
+def load(data_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+    """1,437 training and 360 test digits as 64 features in 0..1, in a fixed stratified split; needs no files."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 

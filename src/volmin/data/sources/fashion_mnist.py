@@ -1,4 +1,4 @@
-"""Fashion-MNIST: articles of clothing of 28 x 28 pixels, in the format of MNIST (Xiao, Rasul, Vollgraf, 2017)."""
+"""Fashion-MNIST: articles of clothing of 28 x 28 pixels in the format of MNIST (Xiao, Rasul and Vollgraf, 2017)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from volmin.data.dataset import Dataset
 from volmin.data.sources.idx import download_idx, read_parts
+from volmin.progress import Progress
 
 _SOURCE = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _DIGESTS = (
@@ -20,8 +21,8 @@ _CLASSES = (
 )  # fmt: skip
 
 
-def load(data_dir: Path | None = None) -> Dataset:
-    """60,000 training and 10,000 test images, from ``data_dir`` or else downloaded once."""
-    folder = data_dir if data_dir is not None else download_idx("fashion_mnist", _SOURCE, _DIGESTS)
+def load(data_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+    """60,000 training and 10,000 test images, read from ``data_dir`` or downloaded once."""
+    folder = data_dir if data_dir is not None else download_idx("fashion_mnist", _SOURCE, _DIGESTS, progress)
     train, test = read_parts(folder, "Fashion-MNIST", _FOLDERS)
     return Dataset("fashion_mnist", train, test, classes=_CLASSES, mean=(0.2860,), std=(0.3530,))

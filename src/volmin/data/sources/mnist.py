@@ -6,6 +6,7 @@ from pathlib import Path
 
 from volmin.data.dataset import Dataset
 from volmin.data.sources.idx import download_idx, read_parts
+from volmin.progress import Progress
 
 _SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _DIGESTS = (
@@ -17,8 +18,8 @@ _DIGESTS = (
 _FOLDERS = ("", "MNIST/raw", "mnist", "raw")
 
 
-def load(data_dir: Path | None = None) -> Dataset:
-    """60,000 training and 10,000 test digits, from ``data_dir`` or else downloaded once."""
-    folder = data_dir if data_dir is not None else download_idx("mnist", _SOURCE, _DIGESTS)
+def load(data_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+    """60,000 training and 10,000 test digits, read from ``data_dir`` or downloaded once."""
+    folder = data_dir if data_dir is not None else download_idx("mnist", _SOURCE, _DIGESTS, progress)
     train, test = read_parts(folder, "MNIST", _FOLDERS)
     return Dataset("mnist", train, test, classes=tuple("0123456789"), mean=(0.1307,), std=(0.3081,))

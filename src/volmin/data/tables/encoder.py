@@ -1,99 +1,30 @@
-"""Tables of one's own: their labels, and their columns as numbers."""
+"""Encoding of a table's columns as numbers."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from volmin.data.tables.files import SUFFIXES, as_numbers, first_line, read_table
+from volmin._typing import Array
+from volmin.data.tables.files import as_numbers, first_line
+from volmin.data.tables.labels import MIN_IDENTIFIERS
 from volmin.exceptions import DataError
 
-__all__ = ["SUFFIXES", "LabelledTable", "TableEncoder", "as_frame", "load_table", "read_table"]
-
 MAX_CATEGORIES = 50
-"""A text column gets a feature for each of so many of its most frequent values; the others share one."""
+"""Number of frequent values of a text column that get a feature each; all other values share one."""
 
 _HUGE = 1e150
-"""Numbers are clipped here, so that their squares stay finite."""
-_IDENTIFIER_ROWS = 20
-"""With fewer distinct values than this, nothing is taken for an identifier."""
-_LONGEST_LABEL = 1000
-"""Longer text is no name of a class."""
-
-
-@dataclass(frozen=True)
-class LabelledTable:
-    """A table, one of whose columns holds the given labels."""
-
-    frame: pl.DataFrame
-    """All columns as read, rows in file order."""
-    label: str
-    labels: NDArray[Any]
-    """(N,) given labels: text, whole numbers, truth values, or fractions where the file has such."""
-    feature_columns: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def load_table(path: str | Path, label: str, *, ignore: Sequence[str] = ()) -> LabelledTable:
-    """A table with its labels; the columns in ``ignore`` are no features."""
-    frame = read_table(path)
-    for column in (label, *ignore):
-        check_column(frame, column, path)
-    features = tuple(name for name in frame.columns if name != label and name not in ignore)
-    return LabelledTable(frame, label, labels_of(frame[label], path), features)
-
-
-def check_column(frame: pl.DataFrame, column: str, path: str | Path) -> None:
-    """Refuse a column that the table does not have, and name those that it has."""
-    if column not in frame.columns:
-        near = get_close_matches(column, frame.columns, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        shown = ", ".join(frame.columns[:20]) + (", ..." if frame.width > 20 else "")
-        raise DataError(f"{path} has no column {column!r}.{hint} It has: {shown}.")
-
-
-def labels_of(column: pl.Series, path: str | Path) -> NDArray[Any]:
-    """(N,) labels in their own type; whole numbers that were stored as fractions become whole again."""
-    kind = column.dtype
-    if kind.is_nested() or kind in (pl.Binary, pl.Object):
-        raise DataError(f"The column {column.name!r} of {path} holds {kind}, which cannot be labels.")
-    if not (kind.is_numeric() or kind == pl.Boolean):
-        column = column.cast(pl.String)
-        missing = (column.is_null() | (column.str.strip_chars() == "")).fill_null(True)
-    else:
-        if kind.is_float() or kind.is_decimal():
-            column = _whole_if_all_are(column.cast(pl.Float64).fill_nan(None))
-        missing = column.is_null()
-    if rows := missing.arg_true().to_list():
-        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-        raise DataError(
-            f"The label column {column.name!r} of {path} is empty in {len(rows)} of {len(column)} rows "
-            f"(counted from 0: {first}): fill them in, or delete these rows."
-        )
-    classes = column.unique()
-    if len(classes) == 1:
-        raise DataError(f"The label column {column.name!r} of {path} holds one class only: {str(classes[0])[:50]!r}.")
-    longest = max(len(str(name)) for name in classes)
-    if len(classes) > max(_IDENTIFIER_ROWS, len(column) / 2) or longest > _LONGEST_LABEL:
-        raise DataError(
-            f"The column {column.name!r} of {path} has {len(classes)} different values in {len(column)} rows, of up to "
-            f"{longest} characters, so it does not look like a label: name another column, or merge classes."
-        )
-    return column.to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
+"""Numbers are clipped to this magnitude, so that their squares stay finite."""
 
 
 def as_frame(table: Any) -> pl.DataFrame | None:
-    """A table in memory (of polars or pandas, or a mapping from names to columns) as polars has it; None for others."""
+    """Convert a polars or pandas frame, or a mapping from names to columns, to polars; None for any other object."""
     if isinstance(table, pl.DataFrame):
         return table
     if not isinstance(table, Mapping) and not hasattr(table, "columns"):
@@ -103,11 +34,12 @@ def as_frame(table: Any) -> pl.DataFrame | None:
 
 
 class TableEncoder:
-    """The columns of a table as numbers, in a way that is learned from training rows and kept with a model.
+    """Encodes the columns of a table as numbers; fitted on training rows and stored with a model.
 
-    Numbers, truth values and dates are standardised, with outliers pulled in to ten interquartile ranges from the
-    median and missing values replaced by it, which a further feature tells. Text becomes a feature for each frequent
-    value and one for all others. Columns that only identify rows are left out with a warning.
+    Numbers, booleans and dates are standardised. Outliers are clipped to ten interquartile ranges from the median, and
+    missing values are replaced by the median, with an additional feature that marks them. Text is one-hot encoded by
+    its most frequent values, with one feature for all others. Columns that only identify rows are left out with a
+    warning.
     """
 
     def __init__(self) -> None:
@@ -115,14 +47,14 @@ class TableEncoder:
 
     @property
     def feature_names(self) -> list[str]:
-        """(F,) what each feature is."""
+        """(F,) names of the features."""
         return [name for column in self.columns for name in column.feature_names]
 
     def fit(self, frame: pl.DataFrame, columns: Sequence[str]) -> TableEncoder:
-        """Learn the encoding of ``columns`` from the rows of ``frame``."""
+        """Fit the encoding of ``columns`` to the rows of ``frame``."""
         found, left_out = [], {}
         for name in columns:
-            column = _learn(frame[name])
+            column = _fit_column(frame[name])
             if isinstance(column, str):
                 left_out[name] = column
             else:
@@ -131,7 +63,7 @@ class TableEncoder:
             listed = ", ".join(f"{name!r} ({reason})" for name, reason in left_out.items())
             warnings.warn(f"Columns left out of the features: {listed}.", stacklevel=2)
         if not found:
-            raise DataError("The table has no columns to learn from besides its labels.")
+            raise DataError("The table has no feature columns besides its labels.")
         self.columns = found
         return self
 
@@ -143,12 +75,12 @@ class TableEncoder:
         return np.hstack([column.encode(frame[column.name]) for column in self.columns])
 
     def to_json(self) -> dict[str, Any]:
-        """What ``from_json`` takes, in types that JSON has."""
+        """Content of the encoder in JSON types, for ``from_json``."""
         return {"columns": [{"kind": column.kind, **asdict(column)} for column in self.columns]}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> TableEncoder:
-        """The encoder whose ``to_json`` gave ``content``."""
+        """Restore an encoder from the result of ``to_json``; any other content is a ``DataError``."""
         encoder = cls()
         try:
             for column in content["columns"]:
@@ -162,7 +94,7 @@ class TableEncoder:
 
 @dataclass(frozen=True)
 class _Number:
-    """Standardises a column of numbers, truth values or dates."""
+    """Standardisation of a column of numbers, booleans or dates."""
 
     kind: ClassVar[str] = "number"
     name: str
@@ -174,22 +106,22 @@ class _Number:
     tells_missing: bool
 
     @classmethod
-    def learn(cls, name: str, values: NDArray[np.float64]) -> _Number:
-        """From (N,) values with NaN where they are missing."""
+    def fit(cls, name: str, values: Array) -> _Number:
+        """Fit to (N,) values, NaN where missing."""
         known = values[~np.isnan(values)]
         lower, median, upper = np.percentile(known, (25, 50, 75))
         reach = 10 * (upper - lower)
-        # A column that is mostly one value has no spread to judge outliers by.
+        # If most values are equal, the interquartile range is zero and defines no outliers.
         low, high = (median - reach, median + reach) if reach > 0 else (known.min(), known.max())
         filled = np.clip(np.where(np.isnan(values), median, values), low, high)
         mean, std = filled.mean(), filled.std()
-        # Rounding gives a constant column a spread, which must not be blown up.
+        # Rounding errors give a constant column a tiny spread, which must not be scaled up to one.
         std = std if std > 1e-12 * abs(mean) else 1.0
         figures = (float(figure) for figure in (median, low, high, mean, std))
         return cls(name, *figures, tells_missing=len(known) < len(values))
 
     def check(self) -> None:
-        """Refuse what no ``learn`` gives."""
+        """Raise a ``TypeError`` for values that ``fit`` cannot have produced."""
         figures = (self.median, self.low, self.high, self.mean, self.std)
         numbers = all(type(figure) in (int, float) for figure in figures)
         if not (isinstance(self.name, str) and numbers and self.std > 0):
@@ -209,20 +141,20 @@ class _Number:
 
 @dataclass(frozen=True)
 class _Category:
-    """A feature for each frequent value of a text column, and one for all other values; null is a value."""
+    """One-hot encoding of the frequent values of a text column, null included, and one feature for all others."""
 
     kind: ClassVar[str] = "category"
     name: str
     values: list[str | None] = field(default_factory=list)
 
     @classmethod
-    def learn(cls, column: pl.Series) -> _Category:
+    def fit(cls, column: pl.Series) -> _Category:
         counts = column.alias("value").value_counts()
         ordered = counts.sort("count", "value", descending=[True, False], nulls_last=True)
         return cls(column.name, ordered["value"].head(MAX_CATEGORIES).to_list())
 
     def check(self) -> None:
-        """Refuse what no ``learn`` gives."""
+        """Raise a ``TypeError`` for values that ``fit`` cannot have produced."""
         named = isinstance(self.name, str) and isinstance(self.values, list)
         if not named or not all(value is None or isinstance(value, str) for value in self.values):
             raise TypeError(f"the column {self.name!r} needs a name and a list of texts")
@@ -248,42 +180,42 @@ def _series(name: str, column: Any) -> pl.Series:
         return column.alias(name)
     values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
     if values.dtype == object:
-        # pandas marks gaps among text by NaN, and its own NA; both are no text.
+        # pandas marks missing text by NaN or its own NA.
         gaps = [value is None or type(value).__name__ == "NAType" or value != value for value in values]
         values = [None if gap else value for gap, value in zip(gaps, values, strict=True)]
     return pl.Series(name, values, strict=False, nan_to_null=True)
 
 
-def _learn(column: pl.Series) -> _Number | _Category | str:
-    """The encoding of a column, or why there is none."""
+def _fit_column(column: pl.Series) -> _Number | _Category | str:
+    """Encoding of a column, or the reason to leave it out."""
     kind = column.dtype
     if column.null_count() == len(column):
         return "it is empty"
     if kind in (pl.String, pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
         distinct = column.n_unique()
-        if distinct > max(_IDENTIFIER_ROWS, 0.9 * column.count()):
+        if distinct > max(MIN_IDENTIFIERS, 0.9 * column.count()):
             return f"{distinct} different texts"
-        return _Category.learn(column)
+        return _Category.fit(column)
     if not (kind.is_numeric() or kind.is_temporal() or kind == pl.Boolean):
         return f"it holds {kind}"
     if kind.is_integer() and _counts_rows(column):
         return "it numbers the rows"
     values = _numbers(column)
-    return "it is empty" if np.isnan(values).all() else _Number.learn(column.name, values)
+    return "it is empty" if np.isnan(values).all() else _Number.fit(column.name, values)
 
 
 def _counts_rows(column: pl.Series) -> bool:
-    """Whether whole numbers are a running index: all different, and hardly a gap even where rows were held out."""
+    """Whether integers are a running index: all different and, even with some rows held out, nearly contiguous."""
     numbers = column.drop_nulls().cast(pl.Float64)
-    if len(numbers) < _IDENTIFIER_ROWS or numbers.n_unique() < len(column):
+    if len(numbers) < MIN_IDENTIFIERS or numbers.n_unique() < len(column):
         return False
     values = numbers.to_numpy()
     return bool(values.max() - values.min() < 2 * len(values))
 
 
-def _numbers(column: pl.Series) -> NDArray[np.float64]:
-    """(N,) numbers with NaN where they are missing; dates count microseconds, whatever unit the file has."""
+def _numbers(column: pl.Series) -> Array:
+    """(N,) values of a column, NaN where missing; dates in microseconds, whatever the unit in the file."""
     kind = column.dtype
     if kind in (pl.Date, pl.Datetime):
         column = column.dt.epoch("us")
@@ -300,9 +232,3 @@ def _numbers(column: pl.Series) -> NDArray[np.float64]:
         raise DataError(f"The column {column.name!r} must hold numbers, but holds {kind}.")
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     return np.clip(values, -_HUGE, _HUGE)
-
-
-def _whole_if_all_are(column: pl.Series) -> pl.Series:
-    known = column.drop_nulls()
-    whole = known.is_finite().all() and (known == known.round()).all() and (known.abs() < 2**53).all()
-    return column.cast(pl.Int64) if whole else column

@@ -1,4 +1,4 @@
-"""Files of tables: CSV, Parquet and NPZ, read whole and checked."""
+"""Reading of CSV, Parquet and NPZ files as tables."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from volmin._typing import AnyArray
 from volmin.exceptions import DataError
 from volmin.io.arrays import read_arrays
 
@@ -19,15 +18,15 @@ SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 
 _SEPARATORS = ",;\t|"
 _MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "-", "?")
-"""What stands for a missing number; in a column of text they are text."""
+"""Words for a missing number, in lower case; in a text column they are ordinary text."""
 
 
 def read_table(path: str | Path) -> pl.DataFrame:
-    """The rows of a table in file order, or a ``DataError`` that says what is wrong with the file.
+    """Read the rows of a table in file order; an unreadable file is a ``DataError``.
 
     CSV files may be separated by commas, semicolons, tabs or bars, in UTF-8, UTF-16 or a Western 8-bit encoding; the
-    first line names the columns. Arrays of an NPZ file must be of equal length; an array ``x`` of more than one
-    dimension becomes the columns ``x0``, ``x1``, ..., as does a Parquet column of lists of equal length.
+    first line names the columns. The arrays of an NPZ file must have equal lengths. An array ``x`` of several
+    dimensions becomes the columns ``x0``, ``x1``, ..., as does a Parquet column of lists of equal length.
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
@@ -46,16 +45,16 @@ def read_table(path: str | Path) -> pl.DataFrame:
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
-    frame, separator = read_text(path)
+    frame, separator = read_cells(path)
     return frame.select(_typed(column, decimal_comma=separator != ",") for column in frame)
 
 
-def read_text(path: Path) -> tuple[pl.DataFrame, str]:
-    """The cells of a CSV file as the text that they are, and the separator between them."""
+def read_cells(path: Path) -> tuple[pl.DataFrame, str]:
+    """Read the cells of a CSV file as text, with the separator between them."""
     text, _ = decoded(path)
     separator = separator_of(path, text)
     header, blank, count = _checked_records(text, separator, path)
-    # Types are found afterwards, over all rows: what a first thousand of them look like may not hold further down.
+    # Types are inferred afterwards from all rows, since later rows may not have the type of the first ones.
     try:
         frame = pl.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema=False, new_columns=header)
     except pl.exceptions.PolarsError as error:
@@ -68,7 +67,7 @@ def read_text(path: Path) -> tuple[pl.DataFrame, str]:
 
 
 def decoded(path: Path) -> tuple[str, str]:
-    """The text of a file and its encoding: by its byte-order mark, else UTF-8, else as Western Windows or Latin-1."""
+    """Text of a file and its encoding: by the byte-order mark, else UTF-8, else Windows-1252 or Latin-1."""
     content = path.read_bytes()
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encodings = ("utf-16",)
@@ -81,16 +80,16 @@ def decoded(path: Path) -> tuple[str, str]:
             return content.decode(encoding), encoding
         except UnicodeDecodeError:
             continue
-    raise DataError(f"{path} is not a text file in {encodings[0]}, which its first bytes announce.")
+    raise DataError(f"{path} is not a text file in {encodings[0]}, although its byte-order mark says so.")
 
 
 def separator_of(path: Path, text: str) -> str:
-    """What separates the cells of a CSV file: by its name, else by its first lines."""
+    """Separator of a CSV file, by its name or else by its first lines."""
     return "\t" if path.suffix.lower() == ".tsv" else _sniffed(text)
 
 
 def _sniffed(text: str) -> str:
-    """The separator that splits the first lines into the most fields, all alike if possible; else a comma."""
+    """The separator that splits the first lines into most fields, preferably equally many in each; a comma on a tie."""
 
     def score(separator: str) -> tuple[bool, int]:
         try:
@@ -104,9 +103,9 @@ def _sniffed(text: str) -> str:
 
 
 def _checked_records(text: str, separator: str, path: Path) -> tuple[list[str], list[int], int]:
-    """The names of the columns, which records are blank lines, and how many records there are.
+    """Names of the columns, numbers of the blank records, and the number of all records.
 
-    A record with too few or too many fields is an error here; a parser that fills it up would shift values silently.
+    A record with too few or too many fields is an error, since a parser that pads it would shift values silently.
     """
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     blank, count = [], 0
@@ -132,7 +131,7 @@ def _checked_records(text: str, separator: str, path: Path) -> tuple[list[str], 
 
 
 def _typed(column: pl.Series, decimal_comma: bool) -> pl.Series:
-    """A column of text in the type that all its values have: whole numbers, numbers, truth values, dates or text."""
+    """A text column in the type of all its values: integers, floats, booleans, dates or text."""
     for kind in (pl.Int64, pl.Float64):
         if (parsed := as_numbers(column, kind, decimal_comma)).dtype == kind:
             return parsed
@@ -150,7 +149,7 @@ def _typed(column: pl.Series, decimal_comma: bool) -> pl.Series:
 
 
 def as_numbers(column: pl.Series, kind: type[pl.DataType], decimal_comma: bool = False) -> pl.Series:
-    """Text as numbers, words for missing values as null; or the column as it was where any value is no number."""
+    """Parse text as numbers, missing-value words as null; the column is unchanged if any value is not a number."""
     text = column.str.strip_chars()
     missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING_WORDS).fill_null(True)
     if decimal_comma:
@@ -160,21 +159,18 @@ def as_numbers(column: pl.Series, kind: type[pl.DataType], decimal_comma: bool =
 
 
 def _read_npz(path: Path) -> pl.DataFrame:
-    try:
-        arrays = read_arrays(path)
-    except ValueError as error:
-        raise DataError(str(error)) from None
+    arrays = read_arrays(path)
     lengths = {name: len(array) if array.ndim else None for name, array in arrays.items()}
     if len(set(lengths.values())) != 1 or None in lengths.values():
         listed = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "none"
-        raise DataError(f"The arrays of {path} must have one entry per row each, but there are: {listed}.")
+        raise DataError(f"The arrays of {path} must have one entry per row each, but they are: {listed}.")
     columns = [column for name, array in arrays.items() for column in _array_columns(name, array)]
     if len(dict(columns)) < len(columns):
-        raise DataError(f"{path} has several columns of one name once its arrays are split: rename an array.")
+        raise DataError(f"{path} has several columns of the same name once its arrays are split: rename an array.")
     return pl.DataFrame(dict(columns))
 
 
-def _array_columns(name: str, array: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+def _array_columns(name: str, array: AnyArray) -> Iterator[tuple[str, AnyArray]]:
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "replace")
     if array.dtype.kind in "cV":
@@ -184,7 +180,7 @@ def _array_columns(name: str, array: NDArray[Any]) -> Iterator[tuple[str, NDArra
 
 
 def _part_names(name: str, count: int) -> list[str]:
-    """Names of the columns that an array of ``count`` values per row becomes; a single one keeps its name."""
+    """Names of the columns of an array with ``count`` values per row; a single column keeps the array's name."""
     return [name] if count == 1 else [f"{name}{place}" for place in range(count)]
 
 
@@ -200,7 +196,7 @@ def _read_parquet(path: Path) -> pl.DataFrame:
 
 
 def _width(column: pl.Series) -> int:
-    """How many numbers every list of a column holds; 0 where that differs or they are no numbers."""
+    """Common length of a column's lists of numbers; 0 if it varies or the lists hold something else."""
     if column.dtype == pl.Array:
         column = column.arr.to_list()
     lengths = column.list.len().unique()
@@ -209,7 +205,7 @@ def _width(column: pl.Series) -> int:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the advice that libraries add for programmers."""
+    """First line of an error's message, without the advice for programmers that libraries add."""
     return (str(error).strip() or type(error).__name__).split("\n")[0]
 
 

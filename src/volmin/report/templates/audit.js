@@ -10,10 +10,10 @@
   let matching = [];
   let page = 0;
 
-  try { decisions = JSON.parse(localStorage.getItem(STORE)) || {}; } catch { /* a page on disk may have no storage */ }
+  try { decisions = JSON.parse(localStorage.getItem(STORE)) || {}; } catch { /* pages opened from disk may have no storage */ }
 
-  function keep() {
-    try { localStorage.setItem(STORE, JSON.stringify(decisions)); } catch { /* decisions then live as long as the page */ }
+  function store() {
+    try { localStorage.setItem(STORE, JSON.stringify(decisions)); } catch { /* decisions are then lost when the page is closed */ }
     const count = Object.keys(decisions).length;
     find("download").disabled = count === 0;
     find("download").textContent = count ? `download ${count} decision${count > 1 ? "s" : ""}` : "download decisions";
@@ -49,9 +49,9 @@
     const element = make("article", undefined, "card");
     const given = data.classes[data.given[place]];
     const suggested = data.classes[data.suggested[place]];
-    const mine = decisions[place];
+    const decision = decisions[place];
     element.dataset.row = data.rows[place];
-    if (mine) element.dataset.decision = mine.kind;
+    if (decision) element.dataset.decision = decision.kind;
     if (data.images.length) {
       const image = make("img");
       image.src = data.images[place];
@@ -60,9 +60,9 @@
       element.append(image);
     }
     const claim = make("div", undefined, "claim");
-    claim.append("given ", make("b", given), ", rather ", make("b", suggested));
+    claim.append("labelled ", make("b", given), ", probably ", make("b", suggested));
     const meta = make("div", undefined, "meta");
-    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `${certainty(data.wrong[place])} likely wrong`));
+    meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `wrong: ${certainty(data.wrong[place])}`));
     element.append(claim, meta);
     if (data.columns.length) {
       const cells = make("dl", undefined, "body");
@@ -82,21 +82,21 @@
       option.value = code;
       label.append(option);
     });
-    label.value = mine && mine.kind === "wrong" ? mine.label : data.suggested[place];
-    label.hidden = !mine || mine.kind !== "wrong";
-    label.onchange = () => { decide(place, "wrong", Number(label.value)); keep(); };
+    label.value = decision && decision.kind === "wrong" ? decision.label : data.suggested[place];
+    label.hidden = !decision || decision.kind !== "wrong";
+    label.onchange = () => { decide(place, "wrong", Number(label.value)); store(); };
     for (const kind of KINDS) {
       const choice = make("label");
       const radio = make("input");
       radio.type = "radio";
       radio.name = `row-${data.rows[place]}`;
       radio.value = kind;
-      radio.checked = Boolean(mine) && mine.kind === kind;
+      radio.checked = Boolean(decision) && decision.kind === kind;
       radio.onchange = () => {
         decide(place, kind, Number(label.value));
         element.dataset.decision = kind;
         label.hidden = kind !== "wrong";
-        keep();
+        store();
       };
       choice.append(radio, kind);
       choices.append(choice);
@@ -136,7 +136,7 @@
     return matching.slice(page * PER_PAGE, (page + 1) * PER_PAGE);
   }
 
-  // The same guard as in volmin.storage: a spreadsheet must not compute a label.
+  // As in volmin.io.spreadsheets: spreadsheet programs must not evaluate a label as a formula.
   function cell(value) {
     let text = String(value);
     if (/^[=+\-@\t\r\n]/.test(text) && !/^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(text)) text = "'" + text;
@@ -176,9 +176,9 @@
   }
   find("previous").onclick = () => { page -= 1; show(); };
   find("next").onclick = () => { page += 1; show(); };
-  find("all-wrong").onclick = () => { for (const place of visible()) decide(place, "wrong", data.suggested[place]); keep(); show(); };
-  find("clear").onclick = () => { for (const place of visible()) decide(place); keep(); show(); };
+  find("all-wrong").onclick = () => { for (const place of visible()) decide(place, "wrong", data.suggested[place]); store(); show(); };
+  find("clear").onclick = () => { for (const place of visible()) decide(place); store(); show(); };
   find("download").onclick = download;
-  keep();
+  store();
   filter();
 })();

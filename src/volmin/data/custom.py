@@ -1,7 +1,7 @@
-"""Data of one's own as a data set: a table, or a folder of images, with the labels as they were given.
+"""Data sets from a user's files: a table, or a folder of images, with the labels as given.
 
-There is no test part, so a fifth of the rows of each class is held out, the same for all seeds. Its labels are as noisy
-as the others, unless a column of true labels is named.
+Such data has no test part, so a fifth of the rows of each class is held out, the same for all seeds. The test labels
+are as noisy as the others unless a column of true labels is named.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from volmin._typing import AnyArray, Labels
 from volmin.data.dataset import Dataset, Part
-from volmin.data.images.folder import load_images
+from volmin.data.images import load_images
+from volmin.data.sources import names
 from volmin.data.splits import held_out
-from volmin.data.tables.encoder import SUFFIXES, TableEncoder, check_column, labels_of, read_table
+from volmin.data.tables import SUFFIXES, TableEncoder, check_column, column_labels, read_table
 from volmin.exceptions import DataError
+from volmin.progress import Progress
 
 
-def load_own(
+def load_custom(
     path: str | Path,
     *,
     label: str | None = None,
@@ -30,27 +32,26 @@ def load_own(
     ignore: Sequence[str] = (),
     images: bool = False,
     size: int | None = None,
+    progress: Progress | None = None,
 ) -> Dataset:
-    """The data set in a table or a folder; the arguments are those of ``load_dataset``."""
+    """Load the data set in a table or a folder; the arguments are those of ``load_dataset``."""
     path = check_path(path)
     if path.is_dir() and (label or clean or ignore):
         raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean and ignore.")
     if path.is_dir() or images:
         if ignore:
-            raise DataError(f"{path} names images, and nothing else of it is learned from: leave out ignore.")
-        return _from_images(path, label, clean, size)
+            raise DataError(f"{path} names images, and its other columns are not used: leave out ignore.")
+        return _from_images(path, label, clean, size, progress)
     if size is not None:
-        raise DataError(f"{path} is a table of features, which have no size: leave size out, or say images.")
+        raise DataError(f"{path} is a table of features, which have no size: leave out size, or set images.")
     return _from_table(path, label, clean, ignore)
 
 
 def check_path(path: str | Path) -> Path:
-    """The path of a table or a folder that exists, or an error that says what may be given."""
+    """Require the path of an existing table or folder; the error lists what may be given."""
     found = Path(path)
     if found.is_dir() or (found.is_file() and found.suffix.lower() in SUFFIXES):
         return found
-    from volmin.data import names
-
     raise DataError(
         f"Unknown data set {str(path)!r}. Choose one of: {', '.join(names())}; or give the path of a table "
         f"({', '.join(SUFFIXES)}) or of a folder with a folder of images per class."
@@ -64,8 +65,8 @@ def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequen
     no_features = [label, *([clean] if clean else []), *ignore]
     for column in no_features:
         check_column(frame, column, path)
-    truth = labels_of(frame[clean], path) if clean else None
-    classes, noisy, true = _numbered(labels_of(frame[label], path), truth)
+    truth = column_labels(frame[clean], path) if clean else None
+    classes, noisy, true = _numbered(column_labels(frame[label], path), truth)
     train, test = _held_out(noisy, path)
     encoder = TableEncoder().fit(frame[train], [name for name in frame.columns if name not in no_features])
     x = torch.from_numpy(encoder.transform(frame))
@@ -80,9 +81,11 @@ def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequen
     )
 
 
-def _from_images(path: Path, label: str | None, clean: str | None, size: int | None) -> Dataset:
-    images = load_images(path, label, size=size, clean=clean)
-    truth = None if images.clean is None else labels_of(images.clean, path)
+def _from_images(
+    path: Path, label: str | None, clean: str | None, size: int | None, progress: Progress | None
+) -> Dataset:
+    images = load_images(path, label, size=size, clean=clean, progress=progress)
+    truth = None if images.clean is None else column_labels(images.clean, path)
     classes, noisy, true = _numbered(images.labels, truth)
     train, test = _held_out(noisy, path)
     pixels = images.x[train].float().div_(255)
@@ -99,23 +102,19 @@ def _from_images(path: Path, label: str | None, clean: str | None, size: int | N
     )
 
 
-def _parts(
-    x: Tensor, labels: NDArray[np.int64], train: NDArray[np.int64], test: NDArray[np.int64]
-) -> tuple[Part, Part]:
+def _parts(x: Tensor, labels: Labels, train: Labels, test: Labels) -> tuple[Part, Part]:
     return Part(x[train], labels[train]), Part(x[test], labels[test])
 
 
-def _held_out(labels: NDArray[np.int64], path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _held_out(labels: Labels, path: Path) -> tuple[Labels, Labels]:
     train, test = held_out(labels)
     if not len(test):
         raise DataError(f"{path} has {len(labels)} rows, too few to hold some out: a class needs at least 3.")
     return train, test
 
 
-def _numbered(
-    given: NDArray[Any], truth: NDArray[Any] | None
-) -> tuple[tuple[Any, ...], NDArray[np.int64], NDArray[np.int64] | None]:
-    """All classes in order, and both sets of labels as their numbers."""
+def _numbered(given: AnyArray, truth: AnyArray | None) -> tuple[tuple[Any, ...], Labels, Labels | None]:
+    """All classes in order, and the given and the true labels as class numbers."""
     if truth is None:
         classes, noisy = np.unique(given, return_inverse=True)
         return tuple(classes.tolist()), noisy, None

@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from volmin import load_dataset
-from volmin.data import DataError
+from volmin.exceptions import DataError, InputError
 
 
 def table(tmp_path, count=60, **columns):
@@ -15,7 +15,7 @@ def table(tmp_path, count=60, **columns):
     return tmp_path / "t.csv"
 
 
-def test_a_table_is_a_data_set_with_labels_as_given(tmp_path):
+def test_table_is_a_data_set_with_given_labels(tmp_path):
     data = load_dataset(table(tmp_path), label="y")
     assert data.classes == ("a", "b", "c")
     assert (len(data.train), len(data.test)) == (48, 12)
@@ -26,14 +26,14 @@ def test_a_table_is_a_data_set_with_labels_as_given(tmp_path):
     assert data.noisy is None
 
 
-def test_features_are_scaled_by_training_rows_alone(tmp_path):
+def test_features_are_standardised_by_training_rows_only(tmp_path):
     plain = load_dataset(table(tmp_path), label="y")
-    assert plain.train.x.mean().abs() < 1e-6
-    assert (plain.train.x.std(correction=0) - 1).abs() < 1e-6
-    assert plain.test.x.mean().abs() > 1e-3
+    assert plain.train.tensor.mean().abs() < 1e-6
+    assert (plain.train.tensor.std(correction=0) - 1).abs() < 1e-6
+    assert plain.test.tensor.mean().abs() > 1e-3
 
 
-def test_true_labels_are_what_is_tested_and_no_feature(tmp_path):
+def test_true_labels_are_test_labels_and_not_a_feature(tmp_path):
     truth = ["b", "a", "c"] * 20
     truth[:6] = ["d"] * 6
     data = load_dataset(
@@ -42,6 +42,7 @@ def test_true_labels_are_what_is_tested_and_no_feature(tmp_path):
     assert data.classes == ("a", "b", "c", "d")
     assert data.clean_test
     assert data.input_shape == (1,)
+    assert data.noisy is not None
     differ = data.noisy != data.train.y
     assert (data.train.y[differ] == 3).all()
     assert differ.sum() + (data.test.y == 3).sum() == 6
@@ -49,7 +50,7 @@ def test_true_labels_are_what_is_tested_and_no_feature(tmp_path):
     assert mixed.classes == ("1", "2", "3", "x")
 
 
-def test_a_folder_of_images_is_a_data_set(tmp_path):
+def test_folder_of_images_is_a_data_set(tmp_path):
     for name, colour in (("dark", 40), ("light", 200)):
         (tmp_path / name).mkdir()
         for i in range(10):
@@ -58,21 +59,34 @@ def test_a_folder_of_images_is_a_data_set(tmp_path):
     assert data.classes == ("dark", "light")
     assert data.train.x.shape == (16, 1, 18, 17)
     assert data.train.x.dtype == torch.uint8
-    scaled = data.normalize(data.train.x)
+    scaled = data.normalize(data.train.tensor)
     assert scaled.mean().abs() < 1e-5
     assert (scaled.std() - 1).abs() < 1e-2
     with pytest.raises(DataError, match="leave out label"):
         load_dataset(tmp_path, label="y")
+    with pytest.raises(InputError, match="keep their size"):
+        data.resized(8)
 
 
-def test_bad_calls_say_what_to_do(tmp_path):
+def test_progress_of_decoding_is_reported(tmp_path):
+    for name in ("dark", "light"):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            Image.new("L", (17, 18)).save(tmp_path / name / f"{i}.png")
+    reports = []
+    load_dataset(tmp_path, progress=lambda *report: reports.append(report))
+    titles = ("reading image sizes", "decoding images")
+    assert reports == [(title, done, 6) for title in titles for done in range(7)]
+
+
+def test_invalid_arguments_are_explained(tmp_path):
     path = table(tmp_path)
     (tmp_path / "few.csv").write_text("x,y\n1,a\n2,b\n3,b\n")
     for arguments, message in (
         ({"name": path}, "Name the label column .* It has: x, y"),
         ({"name": path, "label": "z"}, "no column 'z'"),
         ({"name": path, "label": "y", "clean": "z"}, "no column 'z'"),
-        ({"name": path, "label": "y", "ignore": ["x"]}, "no columns to learn from"),
+        ({"name": path, "label": "y", "ignore": ["x"]}, "no feature columns"),
         (
             {"name": tmp_path / "nowhere.csv"},
             "Unknown data set .*nowhere.csv.* Choose one of: digits, .* or give the path",

@@ -1,4 +1,4 @@
-"""Copies of one's own data with some labels corrected: the same format, and nothing else touched."""
+"""Copies of a table or a folder of images with some labels corrected and everything else unchanged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from volmin._typing import AnyArray, Labels
 from volmin.data.tables.files import decoded, separator_of
 from volmin.exceptions import DataError
 from volmin.io.arrays import read_arrays
@@ -22,29 +21,29 @@ from volmin.io.atomic import replace_file
 
 
 def write_corrected_table(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
-    """Write a table to ``out`` in which some rows have the label of another row.
+    """Write a copy of a table in which some rows have the label of another row.
 
-    Labels are copied from rows that have them, so that they keep their type and the way they are written.
+    Labels are copied from rows that have them, so that they keep their type and spelling.
 
     Args:
-        path: the table, CSV, Parquet or NPZ.
-        out: the file to write, of the same kind.
-        column: the label column.
-        donors: from a row to the row whose label it gets.
+        path: CSV, TSV, Parquet or NPZ file.
+        out: File to write, of the same format.
+        column: Name of the label column.
+        donors: Map from a row to the row whose label it gets.
     """
     if out.suffix.lower() != path.suffix.lower():
         raise DataError(f"The corrected table keeps the format of {path.name}: name it *{path.suffix}, not {out.name}.")
     _WRITERS[path.suffix.lower()](path, out, column, donors)
 
 
-def write_corrected_folder(root: Path, out: Path, images: Sequence[Path], labels: NDArray[Any]) -> None:
-    """Copy images into a new folder ``out`` with a folder for each class, all at once or not at all.
+def write_corrected_folder(root: Path, out: Path, images: Sequence[Path], labels: AnyArray) -> None:
+    """Copy images into a new folder with a folder per class, atomically.
 
     Args:
-        root: the folder of the classes' folders.
-        out: must not exist yet.
+        root: Folder with a folder per class.
+        out: Folder to write, which must not exist.
         images: (N,) files below ``root``.
-        labels: (N,) the folder that each belongs in.
+        labels: (N,) names of the class folders that the images belong in.
     """
     if out.exists():
         raise DataError(f"{out} exists already: name another folder, or move it away.")
@@ -54,7 +53,7 @@ def write_corrected_folder(root: Path, out: Path, images: Sequence[Path], labels
             old, *inner = image.relative_to(root).parts
             place = Path(temporary) / "all" / str(label) / Path(*inner)
             if str(label) != old:
-                # Another class may have a file of this name.
+                # The other class may have a file of the same name.
                 place = place.with_name(f"{place.stem}-was-{old}{place.suffix}")
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(image, place)
@@ -62,7 +61,7 @@ def write_corrected_folder(root: Path, out: Path, images: Sequence[Path], labels
 
 
 def _write_csv(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
-    """Records that do not change keep their very characters: quotation marks, spaces and ends of lines."""
+    """Copy unchanged records character by character, with their quotation marks, spaces and line ends."""
     text, encoding = decoded(path)
     separator = separator_of(path, text)
     lines = list(io.StringIO(text, newline=""))
@@ -88,12 +87,12 @@ def _write_csv(path: Path, out: Path, column: str, donors: Mapping[int, int]) ->
 
 
 def _ending(record: str) -> str:
-    """The end of a record's last line, with the blank lines after it."""
+    """Line end of a record, with the blank lines after it."""
     return record[len(record.rstrip("\r\n")) :]
 
 
 def _with_mark(path: Path, encoding: str) -> str:
-    """The encoding to write in: a byte-order mark is kept, and not added."""
+    """Encoding that keeps a byte-order mark and does not add one."""
     return "utf-8" if encoding == "utf-8-sig" and not path.read_bytes().startswith(b"\xef\xbb\xbf") else encoding
 
 
@@ -107,16 +106,17 @@ def _write_parquet(path: Path, out: Path, column: str, donors: Mapping[int, int]
 def _write_npz(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
     arrays = read_arrays(path)
     if column not in arrays:
-        raise DataError(f"{column!r} is a part of an array of {path}, whose labels cannot be corrected on their own.")
+        raise DataError(f"{column!r} is part of an array of {path}: store the labels as an array of their own.")
     arrays[column] = arrays[column][_sources(len(arrays[column]), donors)]
-    # np.savez takes the names of arrays for its own arguments where they are alike.
+    # Not np.savez, which takes an array called "file" for its own argument.
     with replace_file(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def _sources(count: int, donors: Mapping[int, int]) -> NDArray[np.int64]:
+def _sources(count: int, donors: Mapping[int, int]) -> Labels:
+    """(N,) row that each row takes its label from."""
     rows = np.arange(count)
     rows[list(donors)] = list(donors.values())
     return rows

@@ -1,0 +1,90 @@
+"""The HTML report of an audit: the content that ``volmin.report`` renders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from volmin._typing import Labels
+from volmin.auditing import text
+from volmin.auditing.result import AuditResult
+from volmin.data.tables import as_frame
+from volmin.exceptions import InputError
+from volmin.report import AuditPage, ClassNoise, Confusion, write_audit_report
+from volmin.report.examples import Examples, image_examples, no_examples, table_examples
+
+MOST_CONFUSIONS = 12
+
+
+def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
+    """Write the report of an audit; the arguments are those of ``Audit.to_html``."""
+    rows = result.issues(fdr)
+    shown = _examples(examples, rows, len(result))
+    listed = rows[: len(shown)]
+    intervals = result.intervals
+    low, high = text.noise_rate_bracket(result)
+    if intervals is not None:
+        low, high = float(intervals.noise_rate.low), float(intervals.noise_rate.high)
+    page = AuditPage(
+        title=result.provenance.get("title", "Label audit"),
+        headline=text.headline(result),
+        identifiability=text.identifiability(result),
+        identified=result.identified,
+        notes=[text.rare_classes(result)] if result.rare else [],
+        check=result.provenance.get("known", ""),
+        classes=[str(name) for name in result.classes],
+        num_rows=len(result),
+        noise_rate=result.noise_rate,
+        noise_bounds=(low, high),
+        level=None if intervals is None else intervals.level,
+        scatter_index=None if result.scatter is None else result.scatter.index,
+        T=result.transition,
+        bounds=None if intervals is None else (intervals.transition.low, intervals.transition.high),
+        class_noise=_class_noise(result),
+        confusions=[Confusion(i, j, share * len(result)) for i, j, share in result.confusions(MOST_CONFUSIONS)],
+        fdr=fdr,
+        flagged=len(rows),
+        expected_correct=float(result.quality[rows].sum()),
+        rows=listed.tolist(),
+        names=[] if names is None else [str(names[row]) for row in listed],
+        given=result.codes[listed].tolist(),
+        suggested=result.suggested_codes[listed].tolist(),
+        wrong=[round(float(value), 4) for value in 1 - result.quality[listed]],
+        examples=shown,
+        histories=result.histories,
+        provenance=result.provenance,
+    )
+    write_audit_report(path, page)
+
+
+def _class_noise(result: AuditResult) -> list[ClassNoise]:
+    names = [str(name) for name in result.classes]
+    given = np.bincount(result.codes, minlength=len(names))
+    rates, bounds, priors = result.class_noise_rates, result.noise_bounds, result.class_priors
+    return [
+        ClassNoise(
+            name=names[j],
+            given=int(given[j]),
+            true=float(priors[j] * len(result)),
+            rate=float(rates[j]),
+            low=float(bounds[j, 0]),
+            high=float(bounds[j, 1]),
+            most=float(result.bracket[j, 1]),
+            confusions=[(names[i], share) for i, share in text.main_confusions(result, j)],
+            audited=j not in result.rare,
+        )
+        for j in np.argsort(-rates, kind="stable")
+    ]
+
+
+def _examples(examples: Any, rows: Labels, count: int) -> Examples:
+    if examples is None:
+        return no_examples(len(rows))
+    frame = as_frame(examples)
+    found = len(examples) if frame is None else frame.height
+    if found != count:
+        raise InputError(f"examples must hold one entry per label: {count}, not {found}.")
+    return image_examples(examples, rows) if frame is None else table_examples(frame, rows)
