@@ -1,17 +1,17 @@
-"""Estimators of T against the truth, on made-up and on real posteriors.
+"""Errors of the estimators of T, on synthetic and on real posteriors.
 
 ::
 
     python benchmarks/estimators.py synthetic --seeds 2 --out synthetic.json
     python benchmarks/estimators.py posteriors --data-dir DIR --posteriors CACHE --out posteriors.json
 
-``synthetic``: clean posteriors from a Dirichlet distribution without anchor points, C = 3, 5 and 10, three
-transition matrices, exact or with unbiased errors (``kappa``; 300 is a standard deviation of about 0.03, 50
-of 0.07), 3,000 rows, labels independent of the errors.
+``synthetic``: clean posteriors from a Dirichlet distribution without anchor points, C = 3, 5 and 10, three transition
+matrices, exact or with unbiased errors (``kappa`` = 300: standard deviation of about 0.03; 50: about 0.07), 3,000 rows,
+labels independent of the errors.
 
-``posteriors``: out-of-fold posteriors of ordinary classifiers, as ``.npz`` files with ``probs``, ``labels``
-(noisy), ``clean`` and ``transition``. With ``--data-dir`` those of LeNet-5 on MNIST are computed first and
-kept in the folder. The joint of cleanlab is the comparator.
+``posteriors``: out-of-fold posteriors of ordinary classifiers, as ``.npz`` files with ``probs``, ``labels`` (noisy),
+``clean`` and ``transition``. With ``--data-dir``, the posteriors of LeNet-5 on MNIST are computed first and saved in
+the folder. Noise rate and ranking are compared with cleanlab's.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ import numpy as np
 import torch
 from cleanlab.count import compute_confident_joint
 from cleanlab.rank import get_label_quality_scores
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch.nn.functional import cross_entropy
 
 from volmin import noise, quality
+from volmin._typing import AnyArray, Array, Labels
 from volmin.data import load_dataset
-from volmin.estimation import estimate_transition, minimum_volume
+from volmin.estimation import EstimatorName, estimate_transition, minimum_volume
 from volmin.networks import lenet5
 from volmin.transition import transition_error
 
-METHODS = ("volume", "max", "percentile", "dual", "confident")
+METHODS: tuple[EstimatorName, ...] = ("volume", "max", "percentile", "dual", "confident")
 CONCENTRATION = {3: (0.7, 0.85), 5: (0.6, 0.75), 10: (0.5, 0.65)}
-"""For each C, the Dirichlet parameter and the largest clean posterior that is kept."""
+"""For each C, the Dirichlet parameter and the largest clean posterior."""
 
 REAL_NOISES = ("pair:0.45", "asymmetric:0.3", "symmetric:0.5", "clean")
 
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def synthetic(seeds: int) -> list[Row]:
-    """One row per setting, with the mean error of each estimator over the seeds."""
+    """A row per setting with the mean error of each estimator over the seeds."""
     rows = []
     for kappa in (None, 300, 50):
         for C in CONCENTRATION:
@@ -61,14 +61,13 @@ def synthetic(seeds: int) -> list[Row]:
         means = {name: float(np.mean([row[name] for row in block])) for name in METHODS}
         print_row({"kappa": kappa, "C": "all", "noise": "mean", **means})
         wins = {name: sum(row["volume"] < row[name] for row in block) for name in METHODS[1:]}
-        print(f"volume is best against: {', '.join(f'{name} {n}/9' for name, n in wins.items())}")
+        counts = ", ".join(f"{name} {n}/9" for name, n in wins.items())
+        print(f"settings in which volume has the smaller error: {counts}")
     return rows
 
 
-def overlapping(
-    C: int, kind: str, kappa: float | None, seed: int, n: int = 3000
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Noisy posteriors of classes that overlap everywhere, labels drawn from the exact ones, and T."""
+def overlapping(C: int, kind: str, kappa: float | None, seed: int, n: int = 3000) -> tuple[Array, Labels, Array]:
+    """Noisy posteriors of overlapping classes, labels drawn from the exact posteriors, and T."""
     generator = np.random.default_rng([C, seed])
     alpha, most = CONCENTRATION[C]
     clean = generator.dirichlet(np.full(C, alpha), 20 * n)
@@ -86,32 +85,32 @@ def overlapping(
     return probs, labels, T
 
 
-def random_transition(C: int, generator: np.random.Generator) -> NDArray[np.float64]:
-    """A dominant T with a level of noise of its own in each column."""
+def random_transition(C: int, generator: np.random.Generator) -> Array:
+    """A dominant T with a different noise rate in each column."""
     A = generator.uniform(0, 1, (C, C)) * generator.uniform(0.1, 0.9, C) * min(1, 3 / C)
     np.fill_diagonal(A, 1)
     return A / A.sum(axis=0)
 
 
-def errors_of_all(probs: NDArray[np.float64], labels: NDArray[np.int64], T: NDArray[np.float64]) -> dict[str, float]:
+def errors_of_all(probs: Array, labels: Labels, T: Array) -> dict[str, float]:
     return {name: transition_error(T, estimate_transition(probs, labels, name)) for name in METHODS}
 
 
 def posteriors(folder: Path) -> list[Row]:
-    """One row per file: errors of T, noise rates, and how well wrong labels are ranked."""
+    """A row per file: errors of T, noise rates, and AUROC of the wrong labels."""
     rows = []
     for file in sorted(folder.glob("*.npz")):
         with np.load(file) as data:
-            rows.append({"case": file.stem, **judged(**{key: data[key] for key in data.files})})
+            rows.append({"case": file.stem, **evaluated(**{key: data[key] for key in data.files})})
         print_row(rows[-1])
     return rows
 
 
-def judged(
-    probs: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    clean: NDArray[np.int64],
-    transition: NDArray[np.float64],
+def evaluated(
+    probs: Array,
+    labels: Labels,
+    clean: Labels,
+    transition: Array,
 ) -> Row:
     start = time.perf_counter()
     ours = minimum_volume(probs, labels)
@@ -120,7 +119,7 @@ def judged(
     errors = {name: transition_error(transition, T) for name, T in {"volume": ours.transition, **others}.items()}
     wrong = labels != clean
     h = ours.clean_posteriors(probs)
-    joint = compute_confident_joint(labels, np.asarray(probs, dtype=float))
+    joint = np.asarray(compute_confident_joint(labels, np.asarray(probs, dtype=float)))
     row = {
         **errors,
         "reading": ours.reading,
@@ -135,7 +134,7 @@ def judged(
 
 
 def compute_posteriors(data_dir: Path, folder: Path) -> None:
-    """LeNet-5 on MNIST, two folds and four epochs, for each noise that has no file yet."""
+    """Save posteriors of LeNet-5 on MNIST, two folds and four epochs, for each noise without a file."""
     folder.mkdir(parents=True, exist_ok=True)
     data = load_dataset("mnist", data_dir)
     for text in REAL_NOISES:
@@ -144,12 +143,13 @@ def compute_posteriors(data_dir: Path, folder: Path) -> None:
             continue
         T = noise.parse(text, data.num_classes)
         labels = noise.corrupt(data.train.y, T, seed=1)
+        assert isinstance(data.train.x, torch.Tensor)
         probs = out_of_fold(data.normalize(data.train.x), torch.from_numpy(labels))
         np.savez(file, probs=probs, labels=labels, clean=data.train.y, transition=T)
 
 
-def out_of_fold(x: torch.Tensor, y: torch.Tensor, epochs: int = 4, seed: int = 0) -> NDArray[np.float32]:
-    """Posteriors of each half of the rows, (N, 10), by a network that was trained on the other half."""
+def out_of_fold(x: torch.Tensor, y: torch.Tensor, epochs: int = 4, seed: int = 0) -> AnyArray:
+    """Posteriors (N, 10) of each half of the rows from a network trained on the other half."""
     torch.manual_seed(seed)
     probs = torch.empty(len(y), 10)
     halves = torch.randperm(len(y)).chunk(2)
@@ -175,15 +175,15 @@ def print_row(row: Row) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("world", choices=["synthetic", "posteriors"])
-    parser.add_argument("--seeds", type=int, default=2, help="of each synthetic setting")
+    parser.add_argument("setting", choices=["synthetic", "posteriors"])
+    parser.add_argument("--seeds", type=int, default=2, help="repetitions of each synthetic setting")
     parser.add_argument("--posteriors", type=Path, help="folder of .npz files")
-    parser.add_argument("--data-dir", type=Path, help="folder of MNIST's IDX files to compute them from")
-    parser.add_argument("--out", type=Path, help="JSON file for the table")
+    parser.add_argument("--data-dir", type=Path, help="folder of MNIST's IDX files, to compute posteriors")
+    parser.add_argument("--out", type=Path, help="JSON file of the results")
     arguments = parser.parse_args()
-    if arguments.world == "posteriors":
+    if arguments.setting == "posteriors":
         if arguments.posteriors is None:
-            parser.error("posteriors needs --posteriors DIR: the folder to read .npz files from, or to fill")
+            parser.error("posteriors requires --posteriors DIR, the folder of the .npz files")
         if arguments.data_dir is not None:
             compute_posteriors(arguments.data_dir, arguments.posteriors)
         rows = posteriors(arguments.posteriors)

@@ -1,8 +1,8 @@
-"""Coverage of the nominal 95 % intervals over simulated data sets whose truth is known.
+"""Coverage of the nominal 95 % intervals on simulated data with known truth.
 
-Each repetition draws Gaussian features, clean labels from a linear softmax model, and noisy labels; the intervals
-are computed from features and noisy labels alone. A finished repetition is a line of the output file, and the same
-command resumes where it stopped::
+Each repetition draws Gaussian features, clean labels from a linear softmax model, and noisy labels; the intervals are
+computed from features and noisy labels alone. Each finished repetition is a line of the output file, and the same
+command resumes an interrupted benchmark::
 
     python benchmarks/interval_coverage.py --repetitions 200 --out coverage.jsonl
 """
@@ -13,32 +13,34 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from volmin import noise
+from volmin._typing import Array
 from volmin.intervals import Intervals, bootstrap_intervals, conditional_intervals
 
 HEAD = 3.0 * np.array([[1.0, 0.0, 0.5, 0.0], [-0.5, 0.9, 0.0, 0.5], [-0.5, -0.9, -0.5, -0.5]])
 TRANSITION = np.array([[0.7, 0.2, 0.05], [0.2, 0.7, 0.25], [0.1, 0.1, 0.7]])
 
 
-def clean_posteriors(x: np.ndarray) -> np.ndarray:
+def clean_posteriors(x: Array) -> Array:
     scores = np.exp(x @ HEAD.T)
     return scores / scores.sum(axis=1, keepdims=True)
 
 
-def repetition(seed: int, num_rows: int, replicas: int, truth: dict[str, np.ndarray]) -> dict:
+def repetition(seed: int, num_rows: int, replicas: int, truth: dict[str, Array]) -> dict[str, Any]:
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(num_rows, HEAD.shape[1]))
     h = clean_posteriors(x)
     clean = (generator.random((num_rows, 1)) > h.cumsum(axis=1)[:, :-1]).sum(axis=1)
     labels = noise.corrupt(clean, TRANSITION, seed=seed)
     start = time.perf_counter()
-    full = bootstrap_intervals(x, labels, replicas=replicas, seed=seed)
+    full = bootstrap_intervals(x, labels, replicas=replicas, random_state=seed)
     seconds = time.perf_counter() - start
-    conditional = conditional_intervals(labels, h, replicas=replicas, seed=seed)
+    conditional = conditional_intervals(h, labels, replicas=replicas, random_state=seed)
     return {
         "seed": seed,
         "seconds": seconds,
@@ -47,8 +49,8 @@ def repetition(seed: int, num_rows: int, replicas: int, truth: dict[str, np.ndar
     }
 
 
-def covered(intervals: Intervals, truth: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    """For each quantity: coverage, mean width, and the error of the estimate, averaged over its entries."""
+def covered(intervals: Intervals, truth: dict[str, Array]) -> dict[str, list[float]]:
+    """Coverage, width and absolute error of each quantity, averaged over its entries."""
     result = {}
     for name, value in truth.items():
         interval = getattr(intervals, name)

@@ -1,6 +1,6 @@
-"""The scatter index against its closed form: posteriors with ``max v <= a`` have index ``C a - 1``.
+"""Accuracy and time of the scatter index for posteriors with ``max v <= a``, whose index is ``C a - 1``.
 
-Up to 7 classes the index is enumerated, beyond it is searched. The table gives both, with times on one core::
+Up to 7 classes the index is enumerated, beyond it is searched::
 
     python benchmarks/scatter.py
 """
@@ -13,6 +13,7 @@ from itertools import permutations
 
 import numpy as np
 
+from volmin._typing import Array
 from volmin.identifiability import scatter
 
 CASES = [
@@ -24,10 +25,10 @@ CASES = [
 ]
 
 
-def capped(num_classes: int, a: float, most: int, seed: int = 0) -> np.ndarray:
-    """Vertices of ``{v in simplex : max v <= a}``: as many entries a as fit, one for the rest, else zeros.
+def capped(num_classes: int, a: float, most: int, seed: int = 0) -> Array:
+    """Vertices of ``{v in simplex : max v <= a}``: as many entries a as fit, one for the rest, and zeros.
 
-    All of them, or a random choice where there would be more than ``most``.
+    All vertices, or a random sample of ``most``.
     """
     full = int(1 / a + 1e-9)
     values = [a] * full + [1 - full * a] * (full < num_classes)

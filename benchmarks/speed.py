@@ -1,10 +1,11 @@
-"""How fast training is, as ratios within one run: machines differ, and a busy one slows both sides.
+"""Speed of training and audits, as ratios within one run, since machines differ and other load slows both sides.
 
-    python benchmarks/speed.py              # everything, about ten minutes on two cores
-    python benchmarks/speed.py epoch step   # only these
+    python benchmarks/speed.py                        # everything, about ten minutes on two cores
+    python benchmarks/speed.py epoch step             # only these
+    python benchmarks/speed.py before --source PATH   # against another checkout's src folder
     python benchmarks/speed.py --json speed.json
 
-Images are random bytes of MNIST's shape: time does not depend on what they show.
+Images are random bytes of MNIST's shape: the time does not depend on their content.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
@@ -30,7 +31,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from volmin import methods, networks
+from volmin import accelerated, methods, networks
 from volmin.data import TensorLoader
 from volmin.io.atomic import read_json, write_json
 from volmin.training import Recipe, clean_probs, fit
@@ -45,11 +46,11 @@ def images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return generator.integers(0, 256, (count, 28, 28), np.uint8), generator.integers(0, 10, count)
 
 
-# What research code does: a picture at a time, in worker processes, with a look at the loss in every step.
+# The textbook loop: one image at a time in worker processes, and the loss is read in every step.
 
 
 class Pictures(Dataset):
-    """A data set of PIL images with the steps of the usual transforms, ToTensor and Normalize."""
+    """A data set of PIL images with the operations of the usual transforms, ToTensor and Normalize."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
         self.x, self.y = x, y
@@ -66,8 +67,21 @@ class Pictures(Dataset):
         return tensor.clone().sub_(mean).div_(std), int(self.y[index])
 
 
+class InMemory:
+    """Batches of normalised tensors in memory, for the textbook loop."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, batch_size: int, shuffle: bool) -> None:
+        self.x = torch.from_numpy(x)[:, None].float().div_(255).sub_(MEAN).div_(STD)
+        self.y, self.batch_size, self.shuffle = torch.from_numpy(y), batch_size, shuffle
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        order = torch.randperm(len(self.y)) if self.shuffle else torch.arange(len(self.y))
+        for rows in order.split(self.batch_size):
+            yield self.x[rows], self.y[rows]
+
+
 class PlainLeNet(nn.Module):
-    """LeNet-5 from a library's layers, in the order of the published code."""
+    """LeNet-5 with the layers in the order of the published code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +95,7 @@ class PlainLeNet(nn.Module):
 
 
 class PlainTransition(nn.Module):
-    """T as the published code has it."""
+    """T as in the published code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,14 +108,16 @@ class PlainTransition(nn.Module):
 
 @cache
 def parts(share: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Images for training, validation and test; made once, since reading data is not what is timed."""
+    """Images for training, validation and test; generated once, outside the measured time."""
     return [images(int(share * count), seed) for seed, count in enumerate((TRAIN, VALIDATION, TEST))]
 
 
-def textbook(share: float, epochs: int = 1, workers: int = 4) -> None:
+def textbook(share: float, epochs: int = 1, workers: int = 4, in_memory: bool = False) -> None:
     """VolMinNet as it is commonly written, with validation and test after every epoch."""
     train, val, test = (
-        DataLoader(Pictures(*part), batch_size=128, shuffle=number == 0, num_workers=workers)
+        InMemory(*part, batch_size=128, shuffle=number == 0)
+        if in_memory
+        else DataLoader(Pictures(*part), batch_size=128, shuffle=number == 0, num_workers=workers)
         for number, part in enumerate(parts(share))
     )
     net, transition = PlainLeNet(), PlainTransition()
@@ -134,21 +150,28 @@ def loaders(share: float) -> list[TensorLoader]:
     ]
 
 
-def ours(share: float, epochs: int = 1, method: str = "volminnet", **options: Any) -> None:
+def lenet(fast: bool = True) -> nn.Module:
+    """LeNet-5, accelerated if asked for and available."""
+    if fast and accelerated.is_available("lenet5"):
+        return accelerated.build("lenet5", (1, 28, 28), 10)
+    return networks.lenet5(10)
+
+
+def ours(share: float, epochs: int = 1, method: str = "volminnet", fast: bool = True, **options: Any) -> None:
     """The same training through ``fit``."""
     train, val, test = loaders(share)
-    learner = methods.get(method)(networks.lenet5(10), 10, **options)
+    learner = methods.get(method)(lenet(fast), 10, **options)
 
     def accuracy() -> dict[str, float]:
-        return {
-            "accuracy": (clean_probs(learner, (batch.x for batch in test)).argmax(1) == test.y).double().mean().item()
-        }
+        predicted = clean_probs(learner, (batch.x for batch in test)).argmax(1)
+        return {"accuracy": (predicted == test.y).double().mean().item()}
 
-    fit(learner, train, val, Recipe(epochs=epochs), measure=accuracy)
+    with accelerated.thread_share(learner):
+        fit(learner, train, val, Recipe(epochs=epochs), measure=accuracy)
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """The least of a few times: what the work takes when nothing disturbs it."""
+    """The smallest of a few times, which other load disturbs least."""
     work()
     times = []
     for _ in range(repeats):
@@ -172,6 +195,20 @@ def epoch(share: float) -> dict[str, float]:
     }
 
 
+def ablation(share: float) -> dict[str, float]:
+    """What each part of an epoch's speed brings: seconds per epoch, from the textbook loop to ours."""
+    torch.set_num_threads(CORES)
+    steps = {
+        "textbook loop": lambda: textbook(share),
+        "textbook loop, data in memory": lambda: textbook(share, in_memory=True),
+        "our loop, LeNet-5 of the library": lambda: ours(share, fast=False),
+        "our loop, compiled LeNet-5": lambda: ours(share),
+    }
+    times = {name: seconds(work, 2) / share for name, work in steps.items()}
+    slowest = times["textbook loop"]
+    return times | {f"times as fast: {name}": slowest / taken for name, taken in times.items()}
+
+
 def sweep(share: float) -> dict[str, float]:
     """Four runs of four epochs in a worker per core, one thread each, against four textbook loops one after another."""
     code = (
@@ -190,13 +227,13 @@ def sweep(share: float) -> dict[str, float]:
         return time.perf_counter() - begin
 
     fast = taken("ours", 1, [4 // CORES + (number < 4 % CORES) for number in range(min(4, CORES))])
-    # One after another, so that four take four times as long as one; and one is long enough to wait for.
+    # They run one after another, so four take four times as long as one; only one is measured.
     slow = 4 * taken("textbook", CORES, [1])
     return {"ours, s": fast, "textbook": slow, "textbook / ours": slow / fast}
 
 
 def an_epoch(method: str, net: nn.Module, num_classes: int, loader: TensorLoader, epochs: int, **options: Any) -> float:
-    """The fastest epoch of a method's last phase: what it takes when nothing disturbs it."""
+    """The fastest epoch of a method's last phase."""
     learner = methods.get(method)(net, num_classes)
     history = fit(learner, loader, recipe=Recipe(epochs=epochs), **options)
     return min(record["seconds"] for record in history if record["phase"] == history[-1]["phase"])
@@ -208,7 +245,7 @@ def step(share: float) -> dict[str, float]:
     found = {}
     for width in (128, 512):
         for C in (10, 100, 1000):
-            # With very many classes, epochs as long as they commonly are: each begins with a new tangent of the volume.
+            # With very many classes, epochs of a realistic length: each begins with a new tangent of the volume.
             steps, turns = (200, 3) if C == 1000 else (50, 15)
             x, y = torch.randn(256 * steps, 512), torch.randint(0, C, (256 * steps,))
             loader = TensorLoader(x, y, 256)
@@ -216,7 +253,7 @@ def step(share: float) -> dict[str, float]:
             def times(name: str, C: int = C, width: int = width, loader: TensorLoader = loader) -> float:
                 return an_epoch(name, networks.mlp(512, C, (width,)), C, loader, 4)
 
-            # Side by side, and the ratio in the middle: a noisy machine disturbs either as often.
+            # Measured alternately, and the median of the ratios: other load disturbs both equally often.
             found[f"{width} hidden units, C = {C}"] = median(
                 times("volminnet") / times("cross_entropy") for _ in range(turns)
             )
@@ -229,9 +266,9 @@ def every_method(share: float) -> dict[str, float]:
     loader = loaders(share)[0]
 
     def times(name: str) -> float:
-        return an_epoch(name, networks.lenet5(10), 10, loader, 2, val_loader=loader)
+        return an_epoch(name, lenet(), 10, loader, 2, val_loader=loader)
 
-    # A new base beside every method: the machine may be slower by then.
+    # The base is measured again beside every method, since the load of the machine changes.
     return {name: times(name) / times("cross_entropy") for name in methods.names() if name != "cross_entropy"}
 
 
@@ -281,13 +318,13 @@ def memory(share: float) -> dict[str, float]:
 
 
 def peak() -> float:
-    """Peak memory of this process in MB; what getrusage tells may be that of the process which started it."""
+    """Peak memory of this process in MB; getrusage may report that of its parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def start_up(share: float) -> dict[str, float]:
-    """Seconds until help is there, names are imported, and a training command is ready."""
+    """Seconds until help is printed and names are imported."""
     commands = {
         "volmin --help": ["-m", "volmin", "--help"],
         "import volmin": ["-c", "import volmin"],
@@ -302,8 +339,67 @@ def start_up(share: float) -> dict[str, float]:
     }
 
 
+_AUDIT = """
+import time, numpy as np, volmin
+from sklearn.datasets import load_digits
+from volmin import noise
+x, clean = load_digits(return_X_y=True)
+labels = noise.corrupt(clean, noise.asymmetric(10, 0.3, 0), 0)
+start = time.perf_counter()
+volmin.audit(labels, features=x, random_state=0)
+print(time.perf_counter() - start)
+"""
+_STEP = """
+import torch
+from volmin import Recipe, fit, methods, networks
+from volmin.data import TensorLoader
+torch.set_num_threads(1)
+loader = TensorLoader(torch.randn(256 * 50, 512), torch.randint(0, 10, (256 * 50,)), 256)
+history = fit(methods.get("volminnet")(networks.mlp(512, 10), 10), loader, recipe=Recipe(epochs=8))
+print(min(record["seconds"] for record in history))
+"""
+_EPOCH = """
+import torch
+from contextlib import nullcontext
+from volmin import Recipe, fit, methods, networks
+from volmin.data import TensorLoader
+try:
+    from volmin import accelerated
+    net, share = accelerated.build("lenet5", (1, 28, 28), 10), accelerated.thread_share
+except ImportError:
+    net, share = networks.lenet5(10), lambda module: nullcontext()
+method = methods.get("volminnet")(net, 10)
+loader = TensorLoader(torch.randn(13_500, 1, 28, 28), torch.randint(0, 10, (13_500,)), 128)
+with share(method):
+    history = fit(method, loader, recipe=Recipe(epochs=4))
+print(min(record["seconds"] for record in history))
+"""
+
+
+def before(share: float) -> dict[str, float]:
+    """Time of this version over that of another checkout: an audit of digits, a step with an MLP, a LeNet-5 epoch."""
+    if SOURCE is None:
+        return {}
+    found = {}
+    here = Path(__file__).parents[1] / "src"
+    for name, code in (("audit of digits", _AUDIT), ("step, MLP, C = 10", _STEP), ("epoch, LeNet-5", _EPOCH)):
+
+        def taken(source: Path, code: str = code) -> float:
+            command = [sys.executable, "-W", "ignore", "-c", code]
+            environment = os.environ | {"PYTHONPATH": str(source)}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            return float(done.stdout.split()[-1])
+
+        found[name] = median(taken(here) / taken(SOURCE) for _ in range(5))
+    return found
+
+
+SOURCE: Path | None = None
+"""The src folder of the checkout that ``before`` compares with."""
 BENCHMARKS: dict[str, Callable[[float], dict[str, float]]] = {
     "epoch": epoch,
+    "ablation": ablation,
+    "before": before,
     "sweep": sweep,
     "step": step,
     "methods": every_method,
@@ -316,15 +412,18 @@ CORES = len(os.sched_getaffinity(0))
 
 
 def main() -> None:
-    """Run the chosen benchmarks, print them as tables, and maybe keep them."""
+    """Run the chosen benchmarks, print them as tables, and write them to a file if asked for."""
+    global SOURCE
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], default=[])
-    parser.add_argument("--share", type=float, default=0.25, help="part of the 70,000 images; results are scaled")
-    parser.add_argument("--json", type=Path, help="keep the results here; those of other benchmarks in it stay")
+    parser.add_argument("--share", type=float, default=0.25, help="share of the 70,000 images; results are scaled")
+    parser.add_argument("--source", type=Path, help="src folder of the checkout that `before` compares with")
+    parser.add_argument("--json", type=Path, help="file for the results; those of other benchmarks in it are kept")
     arguments = parser.parse_args()
+    SOURCE = arguments.source
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     console, found = Console(highlight=False), {}
-    for name in arguments.names or BENCHMARKS:
+    for name in arguments.names or [name for name in BENCHMARKS if name != "before" or SOURCE]:
         found[name] = BENCHMARKS[name](arguments.share)
         table = Table(title=(BENCHMARKS[name].__doc__ or "").split("\n")[0], title_justify="left", box=None)
         table.add_column(name, style="dim")
@@ -333,8 +432,8 @@ def main() -> None:
             table.add_row(key, f"{value:,.2f}")
         console.print(table, "")
     if arguments.json:
-        before = read_json(arguments.json) if arguments.json.exists() else {}
-        write_json(arguments.json, before | {"cores": CORES, "torch": torch.__version__, **found})
+        recorded = read_json(arguments.json) if arguments.json.exists() else {}
+        write_json(arguments.json, recorded | {"cores": CORES, "torch": torch.__version__, **found})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from volmin import methods
-from volmin.experiments import tables
+from volmin.experiments import render, tables
 from volmin.experiments.records import read_records
 from volmin.io.atomic import read_json
 from volmin.report import simplex
@@ -140,8 +140,8 @@ def _tables() -> str:
     for study in tables.studies_of(records):
         for preset, epochs in tables.settings(study, records):
             table = tables.build_table(study, records, preset, epochs)
-            parts.append(f"## {study.title}\n\n{tables.caption(table)}.\n")
-            parts += [tables.markdown(table, dataset) for dataset in table.filled_datasets]
+            parts.append(f"## {study.title}\n\n{render.caption(table)}.\n")
+            parts += [render.markdown(table, dataset) for dataset in table.filled_datasets]
             if panels := tables.curves(study, records, preset, epochs):
                 figure = svg(curve_panels(panels, study.metric))
                 parts.append(f'<div class="figure">{"".join(figure.splitlines())}</div>\n')

@@ -1,6 +1,7 @@
 import dataclasses
 import importlib.util
 import re
+import sys
 from itertools import permutations
 
 import numpy as np
@@ -22,7 +23,7 @@ from volmin.identifiability import (
 
 
 def capped(num_classes, a):
-    """All vertices of {v in simplex : max v <= a}, whose scatter index is C a - 1."""
+    """The vertices of {v in simplex : max v <= a}, whose scatter index is C a - 1."""
     full = int(1 / a + 1e-9)
     values = [a] * full + ([1 - full * a] if 1 - full * a > 1e-9 else [])
     rows = set()
@@ -35,6 +36,7 @@ def capped(num_classes, a):
 
 
 def surrounded(h, point):
+    """Whether the point lies in the convex hull of the rows."""
     weights = linprog(np.zeros(len(h)), A_eq=np.r_[h.T, [np.ones(len(h))]], b_eq=[*point, 1.0])
     return weights.status == 0
 
@@ -48,7 +50,7 @@ def draw_labels(h, T, seed):
     ("num_classes", "a"),
     [(3, 0.6), (3, 2 / 3), (3, 0.7), (3, 0.9), (5, 0.35), (5, 0.5), (5, 0.9), (7, 0.25), (7, 0.4), (7, 0.8)],
 )
-def test_the_index_of_capped_posteriors_is_exact(num_classes, a):
+def test_index_of_capped_posteriors_is_exact(num_classes, a):
     found = scatter(capped(num_classes, a), bootstraps=0)
     assert found.index == pytest.approx(num_classes * a - 1, abs=1e-6)
     assert found.exact
@@ -57,14 +59,14 @@ def test_the_index_of_capped_posteriors_is_exact(num_classes, a):
 
 
 @pytest.mark.parametrize(("num_classes", "a"), [(8, 0.2), (10, 0.18), (10, 0.3), (10, 0.65), (30, 0.55)])
-def test_the_index_of_capped_posteriors_is_found_by_search(num_classes, a):
+def test_search_finds_the_index_of_capped_posteriors(num_classes, a):
     found = scatter(capped(num_classes, a), bootstraps=0)
     assert found.index == pytest.approx(num_classes * a - 1, rel=0.01)
     assert found.holds == (num_classes * a > 2)
     assert found.refuted == (num_classes * a < 2)
 
 
-def test_a_hundred_classes_are_searched():
+def test_search_handles_a_hundred_classes():
     generator = np.random.default_rng(0)
     pattern = np.r_[np.full(55, 0.018), 0.01, np.zeros(44)]
     found = scatter([generator.permutation(pattern) for _ in range(600)], bootstraps=0, tolerance=0)
@@ -72,7 +74,7 @@ def test_a_hundred_classes_are_searched():
     assert found.refuted
 
 
-def test_anchor_points_are_the_best_there_is():
+def test_anchor_points_have_the_largest_index():
     for num_classes in (2, 3, 6, 9, 50):
         found = scatter(np.eye(num_classes), bootstraps=0)
         assert found.index == num_classes - 1
@@ -81,7 +83,7 @@ def test_anchor_points_are_the_best_there_is():
         assert found.score == pytest.approx(1 if num_classes > 2 else 0)
 
 
-def test_two_classes_need_anchor_points():
+def test_two_classes_require_anchor_points():
     found = scatter([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]], bootstraps=0)
     assert found.index == pytest.approx(0.6)
     assert found.refuted
@@ -101,7 +103,7 @@ def test_posteriors_that_do_not_span_the_simplex_have_index_zero(num_classes):
         assert found.verdict is Verdict.NOT_IDENTIFIED
 
 
-def test_a_barycentre_outside_the_hull_gives_index_zero():
+def test_hull_without_the_barycentre_has_index_zero():
     h = np.random.default_rng(0).dirichlet([50, 5, 5, 5], 200)
     found = scatter(h)
     assert found.index == 0
@@ -121,7 +123,7 @@ def test_witness_and_missing_point_prove_the_failure():
     assert not surrounded(h, 0.2 + 1.01 * (found.missing - 0.2))
 
 
-def test_the_missing_point_proves_the_margin_too():
+def test_missing_point_proves_the_margin():
     h = capped(4, 0.7)
     found = scatter(h, bootstraps=0)
     assert found.index == pytest.approx(1.8)
@@ -142,7 +144,7 @@ def test_search_and_enumeration_agree(monkeypatch, num_classes):
         assert searched.profile[tolerance] >= index - 1e-6
 
 
-def test_a_softmax_is_judged_by_tolerance():
+def test_tolerance_replaces_the_zeros_that_a_softmax_lacks():
     h = 0.985 * capped(3, 0.9) + 0.005
     found = scatter(h, bootstraps=0)
     assert found.profile[0.0] == pytest.approx(0.985, abs=1e-6)
@@ -152,10 +154,10 @@ def test_a_softmax_is_judged_by_tolerance():
 
 
 @pytest.mark.parametrize("num_classes", [4, 9])
-def test_classes_that_lack_evidence_are_named(num_classes):
+def test_failing_classes_are_reported(num_classes):
     anchors = np.eye(num_classes)
     always = 0.9 * anchors
-    always[:, 2] += 0.1  # class 2 is possible everywhere
+    always[:, 2] += 0.1  # class 2 is never excluded
     found = scatter(np.r_[always, always], bootstraps=0)
     assert 2 in found.per_class.failing
     assert found.per_class.zeros[2] == 0
@@ -169,7 +171,7 @@ def test_classes_that_lack_evidence_are_named(num_classes):
     assert unsure.per_class.peak[1] == pytest.approx(0.2)
 
 
-def test_fewer_rows_leave_less_margin():
+def test_bootstrap_quantile_is_lower_for_fewer_rows():
     h = np.random.default_rng(3).dirichlet(np.full(4, 0.3), 60)
     found = scatter(h)
     assert found.quantile < found.index
@@ -207,7 +209,7 @@ def test_explanation_says_when_nothing_is_proved():
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(3, 4), st.integers(0, 10**6), st.floats(0.1, 1.5))
-def test_invariants_of_the_index(num_classes, seed, concentration):
+def test_index_is_bounded_monotone_and_independent_of_the_class_order(num_classes, seed, concentration):
     generator = np.random.default_rng(seed)
     h = generator.dirichlet(np.full(num_classes, concentration), 40)
     found = scatter(h, tolerance=0.02, bootstraps=0)
@@ -216,16 +218,16 @@ def test_invariants_of_the_index(num_classes, seed, concentration):
     assert renamed.index == pytest.approx(found.index, abs=1e-6)
     more = scatter(np.r_[h, generator.dirichlet(np.ones(num_classes), 5)], tolerance=0.02, bootstraps=0)
     assert more.index >= found.index - 1e-6
-    # The inscribed ball touches each facet in its middle, which rows must surround wherever the condition holds.
+    # The inscribed ball touches each facet in its centre, which the hull contains wherever the condition holds.
     clipped = np.where(h < 0.02, 0, h)
     clipped /= clipped.sum(axis=1, keepdims=True)
     if found.holds:
-        middles = (1 - np.eye(num_classes)) / (num_classes - 1)
-        assert all(surrounded(clipped, middle) for middle in middles)
+        centres = (1 - np.eye(num_classes)) / (num_classes - 1)
+        assert all(surrounded(clipped, centre) for centre in centres)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyscipopt") is None, reason="PySCIPOpt is optional")
-def test_certificates_agree_with_the_closed_form(monkeypatch):
+def test_certificate_agrees_with_the_closed_form(monkeypatch):
     monkeypatch.setattr(hull, "_inner_cap", lambda h: 0.0)
     assert certificate(capped(8, 0.5)) is True
     assert certificate(capped(8, 0.2)) is False
@@ -234,13 +236,13 @@ def test_certificates_agree_with_the_closed_form(monkeypatch):
     assert certificate(capped(4, 0.6), margin=1.5) is False
 
 
-def test_a_missing_solver_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyscipopt", None)
+def test_missing_solver_is_reported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyscipopt", None)
     with pytest.raises(ImportError, match="pip install pyscipopt"):
         certificate(np.eye(8))
 
 
-def test_the_bracket_contains_the_noise_rates():
+def test_bracket_contains_the_noise_rates():
     T = noise.pair(4, 0.3)
     h = np.random.default_rng(4).dirichlet(np.full(4, 0.1), 5000)
     bounds = bracket(h @ T.T)
@@ -249,8 +251,8 @@ def test_the_bracket_contains_the_noise_rates():
     assert np.all(bracket(h @ T.T, trim=0.2)[:, 1] >= bounds[:, 1])
 
 
-def test_labels_that_leave_their_class_contradict_dominance():
-    T = np.array([[0.8, 0.1, 0.1], [0.1, 0.25, 0.1], [0.1, 0.65, 0.8]])  # class 1 is mostly called 2
+def test_dominance_is_rejected_for_a_class_mostly_labelled_otherwise():
+    T = np.array([[0.8, 0.1, 0.1], [0.1, 0.25, 0.1], [0.1, 0.65, 0.8]])  # class 1 is mostly labelled 2
     h = np.random.default_rng(5).dirichlet(np.full(3, 0.5), 1000)
     found = dominance_test(h, draw_labels(h, T, 6), resamples=39)
     assert found.p_value == 1 / 40
@@ -258,14 +260,14 @@ def test_labels_that_leave_their_class_contradict_dominance():
     assert found.T[2, 1] == pytest.approx(0.65, abs=0.12)
 
 
-def test_dominant_noise_does_not_contradict_dominance():
+def test_dominance_is_not_rejected_for_dominant_noise():
     h = np.random.default_rng(5).dirichlet(np.full(3, 0.5), 1000)
     found = dominance_test(h, draw_labels(h, noise.pair(3, 0.3), 7), resamples=39)
     assert found.p_value > 0.1
     assert found.classes == ()
 
 
-def test_groups_with_other_noise_contradict_a_common_transition():
+def test_common_transition_is_rejected_only_for_groups_with_different_noise():
     h = np.random.default_rng(8).dirichlet(np.full(3, 0.5), 1500)
     groups = np.where(np.arange(1500) % 2, "web", "shop")
     mixed = np.where(groups == "web", draw_labels(h, noise.pair(3, 0.4), 9), draw_labels(h, np.eye(3), 9))
@@ -289,13 +291,13 @@ def test_groups_with_other_noise_contradict_a_common_transition():
         ([], "shape"),
     ],
 )
-def test_bad_posteriors_are_refused(posteriors, complaint):
+def test_invalid_posteriors_are_rejected(posteriors, complaint):
     for function in (scatter, bracket):
         with pytest.raises(ValueError, match=complaint):
             function(posteriors)
 
 
-def test_other_bad_input_is_refused():
+def test_other_invalid_input_is_rejected():
     h = np.eye(3)
     with pytest.raises(ValueError, match="tolerance"):
         scatter(h, tolerance=0.5)
@@ -305,6 +307,8 @@ def test_other_bad_input_is_refused():
         common_transition_test(h, [0, 1, 2], ["a", "a", "a"])
     with pytest.raises(ValueError, match="groups"):
         common_transition_test(h, [0, 1, 2], ["a", "b"])
+    with pytest.raises(ValueError, match="groups must be of one type"):
+        common_transition_test(h, [0, 1, 2], np.array(["a", None, 1], dtype=object))
     with pytest.raises(ValueError, match="resamples"):
         dominance_test(h, [0, 1, 2], resamples=5)
     with pytest.raises(ValueError, match="labels"):

@@ -5,14 +5,21 @@ from scipy.optimize import minimize
 
 from volmin import noise
 from volmin.identifiability import bracket, scatter
-from volmin.intervals import _minimise, bootstrap_intervals, conditional_intervals, noise_bounds
+from volmin.intervals import (
+    _HeadAndTransition,
+    _standardised,
+    bootstrap_intervals,
+    conditional_intervals,
+    noise_bounds,
+)
+from volmin.lbfgs import minimise_rows
 
 HEAD = 3.0 * np.array([[1.0, 0.0, 0.5], [-0.5, 0.9, 0.0], [-0.5, -0.9, -0.5]])
 T = np.array([[0.75, 0.2, 0.05], [0.05, 0.7, 0.25], [0.2, 0.1, 0.7]])
 
 
 def simulate(num_rows=1500, seed=0):
-    """Features, clean posteriors and noisy labels of a linear model."""
+    """Features, the clean posteriors of a linear model, and noisy labels."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(num_rows, 3))
     scores = np.exp(x @ HEAD.T)
@@ -31,7 +38,7 @@ def inside(interval, truth):
     return (interval.low <= truth) & (truth <= interval.high)
 
 
-def test_intervals_hold_the_truth(intervals):
+def test_intervals_cover_the_truth(intervals):
     _, h, _ = simulate()
     assert inside(intervals.transition, T).mean() >= 8 / 9
     assert inside(intervals.class_noise_rates, 1 - np.diag(T)).mean() >= 2 / 3
@@ -40,7 +47,7 @@ def test_intervals_hold_the_truth(intervals):
     assert not intervals.conditional
 
 
-def test_intervals_are_as_narrow_as_the_data_allow(intervals):
+def test_intervals_have_the_expected_width(intervals):
     width = intervals.class_noise_rates.high - intervals.class_noise_rates.low
     assert np.all((width > 0.04) & (width < 0.25))
     assert 0.02 < intervals.noise_rate.high - intervals.noise_rate.low < 0.15
@@ -56,63 +63,50 @@ def test_intervals_are_consistent_with_each_other(intervals):
         assert np.all((part.estimate <= part.high) & (part.high <= 1))
 
 
-def test_the_seed_decides_and_the_start_does_not(intervals):
+def test_intervals_are_reproducible_and_independent_of_the_start(intervals):
     x, _, y = simulate()
     again = bootstrap_intervals(torch.from_numpy(x), torch.from_numpy(y), replicas=20)
     np.testing.assert_array_equal(again.transition.low, intervals.transition.low)
-    elsewhere = bootstrap_intervals(x, y, T=noise.symmetric(3, 0.1), replicas=20)
-    np.testing.assert_allclose(elsewhere.transition.estimate, intervals.transition.estimate, atol=2e-3)
-    np.testing.assert_allclose(elsewhere.transition.high, intervals.transition.high, atol=1e-2)
+    restarted = bootstrap_intervals(x, y, T=noise.symmetric(3, 0.1), replicas=20)
+    np.testing.assert_allclose(restarted.transition.estimate, intervals.transition.estimate, atol=2e-3)
+    np.testing.assert_allclose(restarted.transition.high, intervals.transition.high, atol=1e-2)
 
 
 def test_conditional_intervals_are_narrower(intervals):
     _, h, y = simulate()
-    given = conditional_intervals(y, h, replicas=20)
+    given = conditional_intervals(h, y, replicas=20)
     assert given.conditional
     assert inside(given.class_noise_rates, 1 - np.diag(T)).all()
     narrow = given.class_noise_rates.high - given.class_noise_rates.low
     wide = intervals.class_noise_rates.high - intervals.class_noise_rates.low
     assert narrow.mean() < wide.mean()
-    centred = conditional_intervals(y, h, T, replicas=20)
+    centred = conditional_intervals(h, y, T, replicas=20)
     np.testing.assert_array_equal(centred.transition.estimate, T)
 
 
-def test_more_rows_mean_narrower_intervals():
+def test_width_shrinks_with_the_square_root_of_the_rows():
     width = []
     for num_rows in (1000, 16_000):
         _, h, y = simulate(num_rows)
-        rate = conditional_intervals(y, h, replicas=40).noise_rate
+        rate = conditional_intervals(h, y, replicas=40).noise_rate
         width.append(rate.high - rate.low)
     assert width[1] == pytest.approx(width[0] / 4, rel=0.4)
 
 
-def test_only_an_identified_T_gets_intervals(intervals):
+def test_noise_bounds_are_the_bracket_unless_T_is_identified(intervals):
     scattered, narrow = scatter(np.eye(3), bootstraps=0), scatter(0.4 * np.eye(3) + 0.2, bootstraps=0)
     fallback = bracket(0.4 * np.eye(3) + 0.2)
-    told = noise_bounds(scattered, intervals, fallback)
-    np.testing.assert_array_equal(told[:, 0], intervals.class_noise_rates.low)
+    bounds = noise_bounds(scattered, intervals, fallback)
+    np.testing.assert_array_equal(bounds[:, 0], intervals.class_noise_rates.low)
     np.testing.assert_array_equal(noise_bounds(narrow, intervals, fallback), fallback)
     np.testing.assert_array_equal(noise_bounds(scattered, None, fallback), fallback)
 
 
-def test_each_replica_is_minimised_by_itself():
-    scale = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)
-    start = torch.tensor([[-1.2, 1.0], [0.0, 0.0], [2.0, 2.0]], dtype=torch.float64)
-
-    def rosenbrock(p):
-        return (1 - p[:, 0]) ** 2 + scale * (p[:, 1] - p[:, 0] ** 2) ** 2
-
-    found = _minimise(rosenbrock, start, 500)
-    np.testing.assert_allclose(found, 1, atol=1e-4)
-
-
-def test_the_fit_is_the_minimum_that_scipy_finds():
-    from volmin.intervals import _HeadAndTransition, _standardised
-
+def test_fit_reaches_the_minimum_found_by_scipy():
     x, _, y = simulate(400)
     model = _HeadAndTransition(_standardised(x), torch.from_numpy(y), 3, lam=1e-3, ridge=1e-3)
     ones = torch.ones(1, 400, dtype=torch.float64)
-    found = _minimise(lambda p: model.loss(p, ones), model.start(None), 300)
+    found = minimise_rows(lambda p: model.loss(p, ones), model.start(None), 300)
     start = model.start(None).numpy()[0]
     best = minimize(lambda p: model.loss(torch.from_numpy(p)[None], ones).item(), start, method="L-BFGS-B")
     assert model.loss(found, ones).item() <= best.fun + 1e-6
@@ -134,11 +128,11 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
         (np.ones((4, 2)), ["a", "b", "a", "b"], {}, "labels"),
     ],
 )
-def test_bad_input_is_refused(features, labels, options, complaint):
+def test_invalid_input_is_rejected(features, labels, options, complaint):
     with pytest.raises(ValueError, match=complaint):
         bootstrap_intervals(features, labels, **options)
 
 
-def test_bad_posteriors_are_refused():
+def test_invalid_posteriors_are_rejected():
     with pytest.raises(ValueError, match="clean_probs must sum to one"):
-        conditional_intervals([0], [[0.7, 0.7]])
+        conditional_intervals([[0.7, 0.7]], [0])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from volmin import noise
 
-TWICE = np.tile(np.arange(10), 2)
+LABELS = np.tile(np.arange(10), 2)
 
 
 def digits_of(text):
@@ -21,15 +21,15 @@ def digits_of(text):
         (noise.pair(10, 0.45), 0, "0 2 2 3 5 6 6 8 9 0 0 1 2 4 5 6 7 8 9 9"),
     ],
 )
-def test_authors_draw_gives_their_very_labels(T, seed, expected):
-    assert noise.corrupt(TWICE, T, seed, draw="authors").tolist() == digits_of(expected)
+def test_authors_draw_reproduces_their_labels(T, seed, expected):
+    assert noise.corrupt(LABELS, T, seed, draw="authors").tolist() == digits_of(expected)
 
 
 @pytest.mark.parametrize(
     ("T", "rate"),
     [(noise.symmetric(10, 0.2), 0.20054), (noise.symmetric(10, 0.5), 0.49912), (noise.pair(10, 0.45), 0.45210)],
 )
-def test_authors_realised_rates(T, rate):
+def test_authors_draw_reproduces_their_realised_rates(T, rate):
     clean = np.repeat(np.arange(10), 5000)
     assert (noise.corrupt(clean, T, 1, draw="authors") != clean).mean() == pytest.approx(rate, abs=1e-9)
 
@@ -46,7 +46,7 @@ def test_frequencies_follow_the_columns_of_T(draw):
 
 
 @given(st.integers(2, 30), st.floats(0, 0.99), st.integers(0, 1000))
-def test_matrices_are_stochastic_with_the_rate_asked_for(num_classes, rate, seed):
+def test_matrices_are_stochastic_with_the_given_rate(num_classes, rate, seed):
     for T in (noise.symmetric(num_classes, rate), noise.asymmetric(num_classes, rate, seed)):
         assert np.allclose(T.sum(0), 1)
         assert (T >= 0).all()
@@ -61,14 +61,14 @@ def test_pair_noise_goes_to_the_next_class_and_wraps():
     assert np.linalg.det(noise.pair(4, 0.45)) == pytest.approx(0.55**4 - 0.45**4)
 
 
-def test_a_clean_matrix_changes_nothing_and_inputs_are_left_alone():
-    labels = TWICE.copy()
-    assert (noise.corrupt(labels, np.eye(10), 5) == TWICE).all()
+def test_identity_keeps_the_labels_and_input_is_not_modified():
+    labels = LABELS.copy()
+    assert (noise.corrupt(labels, np.eye(10), 5) == LABELS).all()
     noise.corrupt(labels, noise.pair(10, 0.5), 5)
-    assert (labels == TWICE).all()
+    assert (labels == LABELS).all()
 
 
-def test_specifications_name_their_matrices(tmp_path):
+def test_specifications_give_their_matrices(tmp_path):
     assert (noise.parse("sym:0.2", 4) == noise.symmetric(4, 0.2)).all()
     assert (noise.parse("pair:0.45", 4) == noise.pair(4, 0.45)).all()
     assert (noise.parse("asym:0.3", 4, seed=7) == noise.asymmetric(4, 0.3, 7)).all()
@@ -88,12 +88,12 @@ def test_specifications_name_their_matrices(tmp_path):
         ("nowhere.npy", "no transition matrix at nowhere.npy"),
     ],
 )
-def test_bad_specifications_are_refused(text, message):
+def test_invalid_specifications_are_rejected(text, message):
     with pytest.raises(ValueError, match=message):
         noise.parse(text, 4)
 
 
-def test_a_pickle_posing_as_a_matrix_is_not_loaded(tmp_path):
+def test_pickled_matrix_is_not_loaded(tmp_path):
     np.save(tmp_path / "T.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="not a NumPy array file"):
         noise.parse(str(tmp_path / "T.npy"), 4)
@@ -103,12 +103,12 @@ def test_a_pickle_posing_as_a_matrix_is_not_loaded(tmp_path):
     ("labels", "message"),
     [([0, 1, 4], "0..3"), ([-1, 0], "0..3"), ([0.5, 1], "integers"), ([[0], [1]], "vector"), (["a"], "integers")],
 )
-def test_bad_labels_are_refused(labels, message):
+def test_invalid_labels_are_rejected(labels, message):
     with pytest.raises(ValueError, match=message):
         noise.corrupt(labels, noise.pair(4, 0.2), 0)
 
 
-def test_pairs_of_labels_show_their_matrix():
+def test_measured_matrix_matches_a_hand_computed_example():
     clean = np.repeat([0, 1], [4, 5])
     noisy = np.array([0, 0, 0, 1, 1, 1, 2, 2, 0])
     T = noise.measured(noisy, clean, 3)
@@ -121,9 +121,9 @@ def test_pairs_of_labels_show_their_matrix():
         ([0, 3], [0, 1], r"noisy must lie in 0\.\.2, but span 0\.\.3"),
         ([0, -1], [0, 1], "noisy must lie in"),
         ([0.5, 1], [0, 1], "noisy must be a vector of integers"),
-        ([0, 1], [0], "pairs of labels, but hold 2 and 1"),
+        ([0, 1], [0], "equal length, but have 2 and 1"),
     ],
 )
-def test_pairs_of_labels_that_are_none_are_refused(noisy, clean, message):
+def test_invalid_label_pairs_are_rejected(noisy, clean, message):
     with pytest.raises(ValueError, match=message):
         noise.measured(noisy, clean, 3)

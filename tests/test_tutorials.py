@@ -26,6 +26,7 @@ def run_page(path, monkeypatch, names):
     return names
 
 
+@pytest.mark.slow
 def test_audit_tutorial_improves_a_classifier(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page(TASKS / "audit.md", monkeypatch, {})
@@ -37,6 +38,7 @@ def test_audit_tutorial_improves_a_classifier(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.slow
 def test_cleanlab_tutorial_compares_both_packages(tmp_path, monkeypatch):
     pytest.importorskip("cleanlab")
     monkeypatch.chdir(tmp_path)

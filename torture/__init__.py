@@ -1,5 +1,5 @@
-"""Faults, bad input, damaged files, long runs and several processes: what the package promises under all of them.
+"""Stress tests: faults, bad input, damaged files, large data and several processes.
 
-``make torture`` runs everything, prints one table, and keeps it in ``results/torture.json``. The tests in
+``make torture`` runs everything, prints one table and writes it to ``results/torture.json``. The tests in
 ``tests/faults`` call the same functions a few times each.
 """

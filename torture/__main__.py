@@ -1,7 +1,7 @@
-"""``make torture``: everything, in one table and one record.
+"""Runs the stress tests, prints one table and writes one record.
 
 python -m torture                        # everything
-python -m torture files faults           # only these; the record keeps the others
+python -m torture files faults           # these parts; the record keeps the others
 python -m torture --share 0.1 --json ""  # a tenth of it, without a record
 """
 
@@ -28,7 +28,7 @@ from volmin.io.atomic import write_json
 
 MUTATED_FILES = 105_000
 EXAMPLES = 150
-"""Of arguments, for each door."""
+"""Examples of arguments for each public function."""
 
 
 def _parts(share: float) -> dict[str, Callable[[], list[Outcome]]]:
@@ -42,11 +42,11 @@ def _parts(share: float) -> dict[str, Callable[[], list[Outcome]]]:
 
 
 def main() -> int:
-    """Run the parts; gives the exit code: 1 where anything was lost."""
+    """Run the parts and return the exit code: 1 if anything was lost."""
     parser = argparse.ArgumentParser(prog="python -m torture", description="Faults, bad input, damaged files, size.")
-    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(_parts(1))}; all by default")
-    parser.add_argument("--share", type=float, default=1.0, help="how much of the full program")
-    parser.add_argument("--json", default=str(RECORD), help="where to keep the record; empty for nowhere")
+    parser.add_argument("parts", nargs="*", help=f"Parts to run, of {', '.join(_parts(1))}; all by default.")
+    parser.add_argument("--share", type=float, default=1.0, help="Share of the full program.")
+    parser.add_argument("--json", default=str(RECORD), help="Path of the record; empty for none.")
     options = parser.parse_args()
     parts = _parts(options.share)
     if unknown := [part for part in options.parts if part not in parts]:
@@ -68,14 +68,14 @@ def main() -> int:
         }
         lost += sum(outcome.failed for outcome in outcomes)
         show(done[name]["outcomes"])
-        if options.json:  # read again, since another part may have been recorded meanwhile
+        if options.json:  # read again, because another part may have been recorded in the meantime
             write_json(Path(options.json), read_record(Path(options.json)) | {name: done[name]})
     Console(highlight=False).print(summary(done), soft_wrap=True)
     return 1 if lost else 0
 
 
 def show(outcomes: list[dict[str, Any]]) -> None:
-    """One aligned table of what was tried."""
+    """Print one table of all attempts."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("part", "what", "tried", "right", "refused", "lost", "seconds", ""):
         table.add_column(

@@ -1,4 +1,4 @@
-"""Several processes: every method on two CPUs ends in the same weights on both, and resumes to the same bits.
+"""Several processes: every method gives the same weights on both of two CPU processes, and resumes to the same bits.
 
 python -m torture.devices answer.json volminnet dmi  # these methods, in two processes that it starts
 """
@@ -19,11 +19,11 @@ from torture.outcome import Outcome
 
 EPOCHS = 12
 MOST_APART = 0.12
-"""How far the accuracies of one and of two processes may be apart: of 360 digits, and with batches drawn otherwise."""
+"""Largest difference between the accuracies of one and of two processes, on 360 digits and with other batches."""
 
 
 def run(methods: tuple[str, ...] = (), torchrun: bool = False) -> list[Outcome]:
-    """Each method in one and in two processes, on digits."""
+    """Train each method on digits in one and in two processes."""
     from volmin.methods import names
 
     chosen = methods or tuple(names())
@@ -48,7 +48,7 @@ def run(methods: tuple[str, ...] = (), torchrun: bool = False) -> list[Outcome]:
 
 
 class StoppedError(Exception):
-    """Training was stopped on purpose, on all processes."""
+    """Raised on all processes to interrupt a training."""
 
 
 def _weights(method: Any) -> str:
@@ -59,7 +59,7 @@ def _weights(method: Any) -> str:
 
 
 def _work(answer: Path, methods: list[str]) -> None:
-    """On every rank: train in two processes, stop and resume, and on one device; then compare."""
+    """On every rank: train in two processes, interrupt and resume, train on one device, and compare."""
     import time
 
     import volmin
@@ -112,14 +112,14 @@ def _work(answer: Path, methods: list[str]) -> None:
         resumed, _ = train(name, fabric, shared / name)
         everywhere = fabric.broadcast((weights, resumed))
         agree = fabric.all_reduce(float(everywhere == (weights, resumed)), reduce_op="sum").item() == fabric.world_size
-        # On every rank, since a loss over the whole batch asks the others for theirs.
+        # On every rank, because a loss over the whole batch needs those of the others.
         _, alone = train(name, OneDevice("cpu"), None)
         if fabric.is_global_zero:
             checks = {
                 "both processes have the same weights": agree,
-                "a run that was stopped ends in the same bits": resumed == weights,
-                "another number of processes does not resume it": "devices: 2 there, 1 here" in another,
-                "it learns as in one process": abs(alone - accuracy) < MOST_APART,
+                "an interrupted run is resumed to the same bits": resumed == weights,
+                "another number of processes is refused": "devices: 2 there, 1 here" in another,
+                "the accuracy is that of one process": abs(alone - accuracy) < MOST_APART,
             }
             accuracies = {"one_process": alone, "two_processes": accuracy}
             found[name] = {"checks": checks, "accuracies": accuracies, "seconds": time.perf_counter() - start}

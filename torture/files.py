@@ -1,9 +1,8 @@
-"""Mutated files: every reader of files from elsewhere ends in its result or in its own clear error.
+"""Mutated files: every reader of untrusted files gives a result or a clear error.
 
-Valid files are damaged in memory (bits flipped, ends cut off, pieces moved, numbers that say how long something is
-replaced, values of JSON exchanged, and the same inside of compressed files and behind right checksums), written, and
-read by the function that reads such files. Each kind is tried in a process of its own, which may take only so much
-memory and time, so that neither an explosion nor an endless loop goes unnoticed.
+Valid files are mutated in memory: bits are flipped, ends cut off, pieces moved, lengths replaced and JSON values
+exchanged, also inside compressed files and behind valid checksums. They are then written and read. Each kind of file is
+tried in its own process with limited memory and time, which detects excessive allocation and endless loops.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from torture.outcome import Outcome
 from torture.processes import ProcessDiedError, in_a_process
 
 MEMORY = 2 << 30
-"""Bytes that a reader may take beyond what the imported packages take."""
+"""Bytes that a reader may allocate beyond those of the imported packages."""
 SECONDS = 10.0
-"""That a reader may take for one small file."""
+"""Time limit of a reader for one small file."""
 
 Content = dict[str, bytes]
-"""A case: the bytes of each file of a folder, by name."""
+"""Bytes of each file of a folder, by name."""
 EXPECTED = (ValueError, OSError)
-"""What readers raise on purpose (``DataError`` is a ``ValueError``): the command line shows it as one line."""
+"""Errors that readers raise on purpose (``DataError`` is a ``ValueError``)."""
 
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _VALUES: tuple[Any, ...] = (
@@ -50,27 +49,27 @@ _VALUES: tuple[Any, ...] = (
 
 
 class HangError(BaseException):
-    """A reader took longer than it may."""
+    """A reader exceeded its time limit."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How one kind of file is read."""
+    """How files of one kind are made and read."""
 
     make: Callable[[Path], None]
     """Writes valid files to a folder."""
     read: Callable[[Path], object]
-    """Reads what is in the folder."""
+    """Reads the files in the folder."""
     share: float
-    """Of all inputs, which this kind gets; fast readers get more."""
+    """Relative number of files to try; larger for fast readers."""
     damaged: tuple[str, ...] = ()
-    """Names of the files that are mutated; all by default."""
+    """Names of the files to mutate; all by default."""
     repack: Callable[[Path], None] | None = None
-    """Makes checksums right again, so that the mutation is met behind them."""
+    """Recomputes checksums, so that the mutation is not detected by them."""
 
 
 def mutated(content: bytes, generator: random.Random) -> bytes:
-    """The same bytes with one to three damages."""
+    """The same bytes with one to three mutations."""
     changed = bytearray(content)
     for _ in range(generator.choice((1, 1, 1, 2, 3))):
         changed = generator.choice(_MUTATIONS)(changed, generator)
@@ -89,7 +88,7 @@ def _truncate(content: bytearray, generator: random.Random) -> bytearray:
 
 
 def _splice(content: bytearray, generator: random.Random) -> bytearray:
-    """A piece of the file put somewhere else, or over something else."""
+    """Copy a piece of the file to another place, inserted or overwriting."""
     start, place = generator.randrange(len(content) + 1), generator.randrange(len(content) + 1)
     piece = content[start : start + generator.randrange(1, 65)]
     end = place + (len(piece) if generator.random() < 0.5 else 0)
@@ -107,7 +106,7 @@ def _insert(content: bytearray, generator: random.Random) -> bytearray:
 
 
 def _number(content: bytearray, generator: random.Random) -> bytearray:
-    """A number that may be a length, replaced; most of them stand near the beginning or the end of a file."""
+    """Overwrite bytes by an extreme number; near the beginning or the end of a file they are often a length."""
     width = generator.choice("BHIQ")
     size = struct.calcsize(width)
     if len(content) < size:
@@ -122,7 +121,7 @@ def _number(content: bytearray, generator: random.Random) -> bytearray:
 
 
 def _digits(content: bytearray, generator: random.Random) -> bytearray:
-    """A run of digits replaced by another number: lengths and shapes in text."""
+    """Replace a run of digits by an extreme number, such as a length or a shape in text."""
     places = [place for place, byte in enumerate(content) if 48 <= byte <= 57]
     if not places:
         return content
@@ -137,7 +136,7 @@ _MUTATIONS = (_flip, _flip, _truncate, _splice, _delete, _insert, _number, _numb
 
 
 def mutated_json(text: bytes, generator: random.Random) -> bytes:
-    """A JSON text with one value exchanged, one name changed, or nested without end."""
+    """A JSON text with one value exchanged or deleted, one name changed, or extreme nesting."""
     try:
         content = json.loads(text)
     except ValueError:
@@ -165,7 +164,7 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def mutated_inside(content: bytes, generator: random.Random) -> bytes:
-    """Damage within a compressed file, whose own checksums are right again."""
+    """Mutate the content of a compressed file and compress it again, with valid checksums."""
     if content[:2] == b"\x1f\x8b":
         return gzip.compress(mutated(gzip.decompress(content), generator), 1, mtime=0)
     if content[:6] == b"\xfd7zXZ\x00":
@@ -189,7 +188,7 @@ def _mutated_zip(content: bytes, generator: random.Random) -> bytes:
 
 
 def attempt(reader: Reader, valid: Content, folder: Path, generator: random.Random) -> str:
-    """Damage one file of a valid folder and read it; gives the kind of damage, for the report."""
+    """Write a valid folder with one file mutated; give the file and the kind of mutation, for the report."""
     name = generator.choice(sorted(reader.damaged or valid))
     for other, content in valid.items():
         (folder / other).write_bytes(content)
@@ -206,7 +205,7 @@ def attempt(reader: Reader, valid: Content, folder: Path, generator: random.Rand
 
 
 def try_kind(kind: str, count: int, seed: int) -> dict[str, Any]:
-    """Read ``count`` mutated files of a kind in this process."""
+    """Read ``count`` mutated files of one kind in this process."""
     warnings.simplefilter("ignore")
     from torture.formats import READERS
 
@@ -217,22 +216,24 @@ def try_kind(kind: str, count: int, seed: int) -> dict[str, Any]:
         pristine, folder = Path(root) / "valid", Path(root) / "read"
         pristine.mkdir()
         reader.make(pristine)
-        reader.read(pristine)  # imports what it needs before memory is measured, and must succeed
+        reader.read(pristine)  # must succeed, and imports packages before memory is measured
         valid = {str(path.relative_to(pristine)): path.read_bytes() for path in pristine.rglob("*") if path.is_file()}
         for name in valid:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with _limited_memory():
             for _ in range(count):
-                told = attempt(reader, valid, folder, generator)
+                mutation = attempt(reader, valid, folder, generator)
                 start = time.perf_counter()
                 try:
                     with _limited_time():
                         reader.read(folder)
                     tried.count("right")
                 except EXPECTED as error:
-                    tried.count("refused" if str(error) else "failed", f"{told}: {type(error).__name__} without a word")
-                except BaseException as error:  # a library of another language may raise what is no Exception
-                    tried.count("failed", f"{told}: {type(error).__name__}: {str(error)[:120]}")
+                    tried.count(
+                        "refused" if str(error) else "failed", f"{mutation}: {type(error).__name__} without a message"
+                    )
+                except BaseException as error:  # extension modules may raise a BaseException
+                    tried.count("failed", f"{mutation}: {type(error).__name__}: {str(error)[:120]}")
                 slowest = max(slowest, time.perf_counter() - start)
     tried.figures = {"slowest_seconds": round(slowest, 2)}
     return vars(tried)
@@ -252,7 +253,7 @@ def _limited_memory() -> Iterator[None]:
 @contextmanager
 def _limited_time() -> Iterator[None]:
     def stop(*_: Any) -> None:
-        raise HangError(f"no end after {SECONDS:g} s")
+        raise HangError(f"not finished after {SECONDS:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
@@ -264,7 +265,7 @@ def _limited_time() -> Iterator[None]:
 
 
 def run(count: int, seed: int = 0, jobs: int = 2, kinds: tuple[str, ...] = ()) -> list[Outcome]:
-    """Read about ``count`` mutated files, shared among the kinds, each kind in a process of its own."""
+    """Read about ``count`` mutated files of all kinds, each kind in its own process."""
     from torture.formats import READERS
 
     chosen = kinds or tuple(READERS)

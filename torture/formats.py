@@ -1,4 +1,4 @@
-"""The readers of files from elsewhere, each with a small valid file of its kind."""
+"""Readers of untrusted files, each with a small valid file of its kind."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _clothing(folder: Path) -> None:
 
 @cache
 def _finished_run() -> dict[str, bytes]:
-    """The files of a short run on a table, so that all that a folder may hold is there."""
+    """Files of a short run on a table, which has every kind of file that a run folder may hold."""
     with tempfile.TemporaryDirectory() as place:
         table = pl.concat([_table()] * 10)
         table.write_csv(Path(place) / "table.csv")
@@ -158,7 +158,7 @@ def _reseal(folder: Path) -> None:
 
 
 def _use_run(folder: Path) -> None:
-    rows = folder.parent / "rows.csv"  # beside what is damaged
+    rows = folder.parent / "rows.csv"  # outside the mutated folder
     if not rows.exists():
         _table().write_csv(rows)
     trained = volmin.load_run(folder)
@@ -219,7 +219,7 @@ def _resume(folder: Path) -> None:
         _train(folder)
     except StopIteration:
         return
-    except ArithmeticError as error:  # weights that are no numbers are noticed, too
+    except ArithmeticError as error:  # non-finite weights are detected as a diverged training
         raise ValueError(str(error)) from None
 
 

@@ -1,7 +1,7 @@
-"""Bad input at every door: any labels, shapes, types and values end in a documented result or in a clear error.
+"""Invalid input to public functions: any labels, shapes, types and values give a documented result or a clear error.
 
-For each function, Hypothesis mixes arguments that make sense with ones that do not. What comes out must pass the
-function's own check, or be a ``ValueError`` or ``TypeError`` that says something.
+For each function, Hypothesis mixes valid and invalid arguments. The result must pass the function's own check, or be a
+``ValueError`` or ``TypeError`` with a message.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _shares(values: Any) -> None:
 
 
 def _anything(result: Any) -> None:
-    """No promise but that there is a result."""
+    """Accept any result."""
 
 
 def _audit(found: Any) -> None:
@@ -68,7 +68,7 @@ def _probs(rows: int = 12, classes: int = 3) -> np.ndarray:
 
 
 def odd_arrays(*shape: int) -> st.SearchStrategy[Any]:
-    """Arrays of about a shape with values, types and memory that nobody hopes for."""
+    """Arrays of about the given shape with unusual values, types and memory layouts."""
     sides = st.sampled_from([shape, shape, shape[:1], shape[::-1], (0, *shape[1:]), (1, *shape[1:]), (*shape, 2), ()])
 
     @st.composite
@@ -77,16 +77,16 @@ def odd_arrays(*shape: int) -> st.SearchStrategy[Any]:
         count = int(np.prod(chosen, dtype=int))
         values = np.array(draw(st.lists(st.sampled_from(ODD_NUMBERS), min_size=1, max_size=4)))
         filled = np.resize(values, count).reshape(chosen)
-        return dressed(draw, filled)
+        return represented(draw, filled)
 
     return array()
 
 
-def dressed(draw: st.DrawFn, array: np.ndarray) -> Any:
-    """The same numbers as another type of array, or in other memory."""
+def represented(draw: st.DrawFn, array: np.ndarray) -> Any:
+    """The same numbers as another type of array, or in another memory layout."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return draw(st.sampled_from(_DRESSES))(array)
+        return draw(st.sampled_from(_REPRESENTATIONS))(array)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ def _pandas(array: np.ndarray) -> Any:
     return pd.DataFrame(array) if array.ndim == 2 else pd.Series(array.ravel())
 
 
-_DRESSES: tuple[Callable[[np.ndarray], Any], ...] = (
+_REPRESENTATIONS: tuple[Callable[[np.ndarray], Any], ...] = (
     lambda a: a,
     lambda a: a.astype(np.float32),
     lambda a: a.astype(np.float16),
@@ -136,13 +136,13 @@ ODD_OBJECTS = st.sampled_from(
 
 
 def mixed(good: Any, *odd: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Mostly what makes sense, in any dress; else something odd."""
+    """A valid argument, in any representation, or an invalid one, equally often."""
 
     @st.composite
     def choice(draw: st.DrawFn) -> Any:
         kind = draw(st.integers(0, 3))
         if kind == 0:
-            return dressed(draw, good) if isinstance(good, np.ndarray) else good
+            return represented(draw, good) if isinstance(good, np.ndarray) else good
         if kind == 1:
             return good
         return draw(st.one_of(*odd, ODD_OBJECTS))
@@ -202,13 +202,15 @@ T_TENSOR = torch.tensor(T, dtype=torch.float32)
 
 
 @dataclass(frozen=True)
-class Door:
-    """A public function, what may be handed to it, and what it promises."""
+class Target:
+    """A public function with the arguments to try and a check of its result."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, st.SearchStrategy[Any]] = field(default_factory=dict)
     check: Callable[[Any], None] = _anything
+    """Raises an ``AssertionError`` for a result that the function must not give."""
     share: float = 1.0
+    """Share of the examples to try; smaller for slow functions."""
 
 
 def _fit_classifier(X: Any, y: Any, **options: Any) -> np.ndarray:
@@ -235,16 +237,16 @@ def joint() -> st.SearchStrategy[Any]:
     return mixed(_JOINT, odd_arrays(C, C))
 
 
-DOORS: dict[str, Door] = {
-    "noise.symmetric": Door(noise.symmetric, {"num_classes": number(3), "rate": number(0.2)}, _transition),
-    "noise.pair": Door(noise.pair, {"num_classes": number(3), "rate": number(0.2)}, _transition),
-    "noise.asymmetric": Door(
+TARGETS: dict[str, Target] = {
+    "noise.symmetric": Target(noise.symmetric, {"num_classes": number(3), "rate": number(0.2)}, _transition),
+    "noise.pair": Target(noise.pair, {"num_classes": number(3), "rate": number(0.2)}, _transition),
+    "noise.asymmetric": Target(
         noise.asymmetric, {"num_classes": number(3), "rate": number(0.2), "seed": number(1)}, _transition
     ),
-    "noise.measured": Door(
+    "noise.measured": Target(
         noise.measured, {"noisy": labels(), "clean": labels(), "num_classes": number(3)}, _transition
     ),
-    "noise.parse": Door(
+    "noise.parse": Target(
         noise.parse,
         {
             "text": st.one_of(st.sampled_from(["pair:0.2", "sym:nan", "asym:1e9", "x.npy", "pair:", ":"]), st.text()),
@@ -252,42 +254,42 @@ DOORS: dict[str, Door] = {
         },
         _transition,
     ),
-    "noise.corrupt": Door(noise.corrupt, {"labels": labels(), "T": matrix(), "seed": number(1)}),
-    "validate_transition": Door(validate_transition, {"T": matrix(), "num_classes": number(3)}, _transition),
-    "as_matrix": Door(as_matrix, {"T": matrix()}),
-    "start_value": Door(start_value, {"num_classes": number(3), "diagonal": number(0.5)}, _finite),
-    "transition_error": Door(volmin.transition_error, {"T": matrix(), "T_hat": matrix()}, _finite),
-    "log_volume": Door(volmin.log_volume, {"T": tensor(T_TENSOR)}),
-    "apply_transition": Door(apply_transition, {"clean": tensor(LOGITS.softmax(1)), "T": tensor(T_TENSOR)}),
-    "warn_if_degenerate": Door(warn_if_degenerate, {"T": matrix()}),
-    "DominantTransition": Door(
+    "noise.corrupt": Target(noise.corrupt, {"labels": labels(), "T": matrix(), "seed": number(1)}),
+    "validate_transition": Target(validate_transition, {"T": matrix(), "num_classes": number(3)}, _transition),
+    "as_matrix": Target(as_matrix, {"T": matrix()}),
+    "start_value": Target(start_value, {"num_classes": number(3), "diagonal": number(0.5)}, _finite),
+    "transition_error": Target(volmin.transition_error, {"T": matrix(), "T_hat": matrix()}, _finite),
+    "log_volume": Target(volmin.log_volume, {"T": tensor(T_TENSOR)}),
+    "apply_transition": Target(apply_transition, {"clean": tensor(LOGITS.softmax(1)), "T": tensor(T_TENSOR)}),
+    "warn_if_degenerate": Target(warn_if_degenerate, {"T": matrix()}),
+    "DominantTransition": Target(
         lambda num_classes, init: DominantTransition(num_classes, init)().detach(),
         {"num_classes": number(3), "init": number(-2.0)},
         _transition,
     ),
-    "SoftmaxTransition": Door(
+    "SoftmaxTransition": Target(
         lambda num_classes, diagonal: SoftmaxTransition(num_classes, diagonal)().detach(),
         {"num_classes": number(3), "diagonal": number(0.5)},
         _transition,
     ),
     **{
-        f"losses.{name}": Door(getattr(losses, name), _LOSS)
+        f"losses.{name}": Target(getattr(losses, name), _LOSS)
         for name in ("forward_nll", "backward_nll", "noisy_likelihood", "importance", "reweighted_nll", "revised_nll")
     },
-    "losses.cross_entropies": Door(losses.cross_entropies, {"logits": tensor(LOGITS), "y": tensor(Y)}),
-    "losses.joint_matrix": Door(losses.joint_matrix, {"logits": tensor(LOGITS), "y": tensor(Y)}),
-    "losses.dmi_loss": Door(losses.dmi_loss, {"joint": tensor(T_TENSOR / C)}),
-    "losses.smallest": Door(losses.smallest, {"losses": tensor(LOGITS[:, 0]), "keep": number(0.7)}),
-    "losses.generalized_cross_entropy": Door(
+    "losses.cross_entropies": Target(losses.cross_entropies, {"logits": tensor(LOGITS), "y": tensor(Y)}),
+    "losses.joint_matrix": Target(losses.joint_matrix, {"logits": tensor(LOGITS), "y": tensor(Y)}),
+    "losses.dmi_loss": Target(losses.dmi_loss, {"joint": tensor(T_TENSOR / C)}),
+    "losses.smallest": Target(losses.smallest, {"losses": tensor(LOGITS[:, 0]), "keep": number(0.7)}),
+    "losses.generalized_cross_entropy": Target(
         losses.generalized_cross_entropy, {"log_prob": tensor(LOGITS[:, 0]), "q": st.floats(0.01, 1)}
     ),
-    "losses.total_variation": Door(
+    "losses.total_variation": Target(
         losses.total_variation, {"probs": tensor(LOGITS.softmax(1)), "others": tensor(LOGITS.softmax(1))}
     ),
-    "losses.weighted_mean": Door(
+    "losses.weighted_mean": Target(
         losses.weighted_mean, {"losses": tensor(LOGITS[:, 0]), "weights": tensor(LOGITS[:, 1])}
     ),
-    "estimate_transition": Door(
+    "estimate_transition": Target(
         volmin.estimate_transition,
         {
             "probs": probs(),
@@ -296,20 +298,20 @@ DOORS: dict[str, Door] = {
         },
         _transition,
     ),
-    "estimation.minimum_volume": Door(
+    "estimation.minimum_volume": Target(
         lambda probs, labels: estimation.minimum_volume(probs, labels).transition,
         {"probs": probs(), "labels": labels()},
         _transition,
         0.3,
     ),
-    "estimation.clusterability": Door(
+    "estimation.clusterability": Target(
         lambda features, labels: estimation.clusterability(features, labels, num_classes=3),
         {"features": mixed(_probs(40), odd_arrays(40, C)), "labels": mixed(np.arange(40) % 3, odd_arrays(40))},
         _anything,
         0.1,
     ),
     **{
-        f"quality.{name}": Door(getattr(quality, name), _QUALITY, check)
+        f"quality.{name}": Target(getattr(quality, name), _QUALITY, check)
         for name, check in {
             "label_posteriors": _shares,
             "label_quality": _shares,
@@ -317,59 +319,59 @@ DOORS: dict[str, Door] = {
             "joint": _shares,
         }.items()
     },
-    "quality.clean_posteriors": Door(quality.clean_posteriors, {"probs": probs(), "T": matrix()}, _shares),
-    "quality.flag": Door(
+    "quality.clean_posteriors": Target(quality.clean_posteriors, {"probs": probs(), "T": matrix()}, _shares),
+    "quality.flag": Target(
         quality.flag, {"quality": mixed(np.linspace(0, 1, ROWS), odd_arrays(ROWS)), "fdr": number(0.1)}
     ),
-    "quality.expected_errors": Door(
+    "quality.expected_errors": Target(
         quality.expected_errors, {"quality": mixed(np.linspace(0, 1, ROWS), odd_arrays(ROWS))}, _finite
     ),
-    "quality.class_priors": Door(quality.class_priors, {"joint": joint()}, _finite),
-    "quality.noise_rate": Door(quality.noise_rate, {"joint": joint()}, _finite),
-    "quality.forward_noise_rates": Door(quality.forward_noise_rates, {"T": matrix()}, _finite),
-    "quality.backward_noise_rates": Door(quality.backward_noise_rates, {"joint": joint()}),
-    "quality.misfit": Door(quality.misfit, {"joint": joint(), "T": matrix()}, _finite),
-    "estimation.maximum_likelihood_transition": Door(
+    "quality.class_priors": Target(quality.class_priors, {"joint": joint()}, _finite),
+    "quality.noise_rate": Target(quality.noise_rate, {"joint": joint()}, _finite),
+    "quality.forward_noise_rates": Target(quality.forward_noise_rates, {"T": matrix()}, _finite),
+    "quality.backward_noise_rates": Target(quality.backward_noise_rates, {"joint": joint()}),
+    "quality.misfit": Target(quality.misfit, {"joint": joint(), "T": matrix()}, _finite),
+    "estimation.maximum_likelihood_transition": Target(
         estimation.maximum_likelihood_transition, {"clean_probs": probs(), "labels": labels()}, _transition
     ),
-    "identifiability.scatter": Door(volmin.scatter, {"posteriors": probs()}, lambda found: _finite(found.index), 0.3),
-    "identifiability.bracket": Door(identifiability.bracket, {"probs": probs(), "trim": number(0.01)}, _shares),
-    "identifiability.certificate": Door(
+    "identifiability.scatter": Target(volmin.scatter, {"posteriors": probs()}, lambda found: _finite(found.index), 0.3),
+    "identifiability.bracket": Target(identifiability.bracket, {"probs": probs(), "trim": number(0.01)}, _shares),
+    "identifiability.certificate": Target(
         identifiability.certificate,
         {"posteriors": probs(), "margin": number(1.05), "seconds": number(1.0)},
         share=0.1,
     ),
-    "identifiability.dominance_test": Door(
+    "identifiability.dominance_test": Target(
         lambda **given: identifiability.dominance_test(**given, resamples=19),
-        {"clean_probs": probs(), "labels": labels(), "seed": number(1)},
+        {"clean_probs": probs(), "labels": labels(), "random_state": number(1)},
         lambda found: _shares(found.p_value),
         0.1,
     ),
-    "identifiability.common_transition_test": Door(
+    "identifiability.common_transition_test": Target(
         lambda **given: identifiability.common_transition_test(**given, resamples=19),
         {"clean_probs": probs(), "labels": labels(), "groups": mixed(np.arange(ROWS) % 2, odd_arrays(ROWS))},
         lambda found: _shares(found.p_value),
         0.1,
     ),
-    "intervals.bootstrap_intervals": Door(
+    "intervals.bootstrap_intervals": Target(
         lambda features, labels: intervals.bootstrap_intervals(features, labels, replicas=10).noise_rate.estimate,
         {"features": mixed(_probs(40), odd_arrays(40, C)), "labels": mixed(np.arange(40) % 3, odd_arrays(40))},
         _finite,
         0.05,
     ),
-    "audit, probabilities": Door(
+    "audit, probabilities": Target(
         lambda labels, probs: volmin.audit(labels, probs=probs, random_state=0),
         {"labels": mixed(np.arange(40) % 3, odd_arrays(40)), "probs": mixed(_probs(40), odd_arrays(40, C))},
         _audit,
         0.3,
     ),
-    "audit, features": Door(
+    "audit, features": Target(
         lambda labels, features: volmin.audit(labels, features=features, model="logistic", folds=2, random_state=0),
         {"labels": mixed(np.arange(40) % 3, odd_arrays(40)), "features": _features()},
         _audit,
         0.2,
     ),
-    "apply_decisions": Door(
+    "apply_decisions": Target(
         volmin.apply_decisions,
         {
             "labels": labels(),
@@ -379,7 +381,7 @@ DOORS: dict[str, Door] = {
             ),
         },
     ),
-    "NoisyLabelClassifier": Door(
+    "NoisyLabelClassifier": Target(
         _fit_classifier,
         {
             "X": mixed(_probs(), odd_arrays(ROWS, C)),
@@ -392,39 +394,39 @@ DOORS: dict[str, Door] = {
         _shares,
         0.5,
     ),
-    "fit": Door(
+    "fit": Target(
         _fit,
         {"x": tensor(torch.tensor(_probs(), dtype=torch.float32)), "y": tensor(Y), "batch_size": number(4)},
         _anything,
         0.3,
     ),
-    "Recipe": Door(
+    "Recipe": Target(
         volmin.Recipe,
         dict.fromkeys(("epochs", "batch_size", "lr", "momentum", "milestones", "selection"), ODD_SCALARS),
     ),
-    "load_dataset": Door(
+    "load_dataset": Target(
         volmin.load_dataset, {"name": st.one_of(ODD_OBJECTS, st.text()), "label": st.one_of(st.none(), st.text())}
     ),
-    "load_run": Door(volmin.load_run, {"folder": st.one_of(ODD_OBJECTS, st.text())}),
-    "Audit.load": Door(volmin.Audit.load, {"folder": st.one_of(ODD_OBJECTS, st.text())}),
+    "load_run": Target(volmin.load_run, {"folder": st.one_of(ODD_OBJECTS, st.text())}),
+    "Audit.load": Target(volmin.Audit.load, {"folder": st.one_of(ODD_OBJECTS, st.text())}),
 }
 
 
-def try_door(name: str, examples: int, seed: int = 0) -> Outcome:
-    """Knock at a door so many times."""
-    door, outcome = DOORS[name], Outcome("inputs", name)
+def try_target(name: str, examples: int, seed: int = 0) -> Outcome:
+    """Call a target with ``examples`` random arguments."""
+    target, outcome = TARGETS[name], Outcome("inputs", name)
 
-    def knock(arguments: dict[str, Any]) -> None:
+    def call(arguments: dict[str, Any]) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                door.check(door.function(**arguments))
+                target.check(target.function(**arguments))
             outcome.count("right")
         except EXPECTED as error:
-            outcome.count("refused" if str(error) else "failed", f"{type(error).__name__} without a word")
-        except ImportError as error:  # an optional library says how to get it
+            outcome.count("refused" if str(error) else "failed", f"{type(error).__name__} without a message")
+        except ImportError as error:  # of an optional library; the message says how to install it
             outcome.count("refused" if "pip install" in str(error) else "failed", f"ImportError: {error}")
-        except ArithmeticError as error:  # a training that diverges says so
+        except ArithmeticError as error:  # of a training that diverged
             outcome.count("refused" if "finite" in str(error) else "failed", f"{type(error).__name__}: {error}")
         except Exception as error:
             given_ = ", ".join(f"{key}={_shown(value)}" for key, value in arguments.items())
@@ -438,7 +440,7 @@ def try_door(name: str, examples: int, seed: int = 0) -> Outcome:
         suppress_health_check=list(HealthCheck),
     )
     with outcome.timed():
-        seeded(seed)(search(given(st.fixed_dictionaries(dict(door.arguments)))(knock)))()
+        seeded(seed)(search(given(st.fixed_dictionaries(dict(target.arguments)))(call)))()
     return outcome
 
 
@@ -454,23 +456,23 @@ INNER = {
         f"estimation.{name}"
         for name in ("informative_posteriors", "confident", "dual", "max_anchors", "percentile_anchors")
     ),
-    *("losses.curriculum_weights", "losses.dominant_nll_and_slopes", "losses.forward_nll_and_slopes"),
+    "losses.curriculum_weights",
 }
-"""Functions behind a door that is tried: what the door lets through is what they get."""
+"""Functions that get only arguments which a target has checked."""
 
 
 def public_functions() -> set[str]:
-    """The functions of the rooms that a user may call, by room and name."""
-    rooms = (losses, noise, quality, identifiability, estimation)
+    """Public functions of the mathematical modules, as ``module.name``."""
+    modules = (losses, noise, quality, identifiability, estimation)
     return {
-        f"{room.__name__.removeprefix('volmin.')}.{name}"
-        for room in rooms
-        for name, member in vars(room).items()
-        if inspect.isfunction(member) and not name.startswith("_") and member.__module__.startswith(room.__name__)
+        f"{module.__name__.removeprefix('volmin.')}.{name}"
+        for module in modules
+        for name, member in vars(module).items()
+        if inspect.isfunction(member) and not name.startswith("_") and member.__module__.startswith(module.__name__)
     }
 
 
 def run(examples: int, seed: int = 0) -> list[Outcome]:
-    """Knock at every door; slow ones less often."""
+    """Try all targets; slow ones with fewer examples."""
     torch.manual_seed(0)
-    return [try_door(name, max(5, round(examples * door.share)), seed) for name, door in DOORS.items()]
+    return [try_target(name, max(5, round(examples * target.share)), seed) for name, target in TARGETS.items()]

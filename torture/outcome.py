@@ -1,4 +1,4 @@
-"""What became of many attempts of one kind."""
+"""The outcomes of many attempts of one kind."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ FIRST_FAILURES = 5
 
 @dataclass
 class Outcome:
-    """A line of the table: attempts of one kind, counted by how they ended.
+    """Attempts of one kind, counted by how they ended: a line of the table.
 
     Attributes:
-        part: faults, inputs, files, soak or devices.
-        what: what was done.
-        tried: how often.
-        right: how often it ended in what an undisturbed run gives, or in a documented result.
-        refused: how often it ended in one clear error.
-        failures: what else happened; there should be nothing.
-        figures: what was measured besides.
-        skipped: why nothing was tried, if so.
-        seconds: how long it took.
+        part: Name of the part: faults, inputs, files, soak or devices.
+        what: Description of the attempts.
+        tried: Number of attempts.
+        right: Number that ended like an undisturbed run, or in a documented result.
+        refused: Number that ended in one clear error.
+        failures: Descriptions of all other ends; there should be none.
+        figures: Further measurements.
+        skipped: Reason why nothing was tried, if so.
+        seconds: Total duration.
     """
 
     part: str
@@ -43,7 +43,7 @@ class Outcome:
         return self.tried - self.right - self.refused
 
     def count(self, end: str, failure: str = "") -> None:
-        """Add an attempt that was right or refused, or else failed in the way that is told."""
+        """Count an attempt by its end: ``right``, ``refused``, or anything else with a description of the failure."""
         self.tried += 1
         self.right += end == "right"
         self.refused += end == "refused"
@@ -51,14 +51,14 @@ class Outcome:
             self.failures.append(failure or end)
 
     def as_json(self) -> dict[str, Any]:
-        """What the record keeps; of equal failures, one."""
-        told = [f"{text} ({count} times)" for text, count in Counter(self.failures).most_common(FIRST_FAILURES)]
+        """The content of the record; equal failures are counted, not repeated."""
+        failures = [f"{text} ({count} times)" for text, count in Counter(self.failures).most_common(FIRST_FAILURES)]
         kept = {key: value for key, value in vars(self).items() if key != "failures"}
-        return kept | {"failed": self.failed, "failures": told, "seconds": round(self.seconds, 1)}
+        return kept | {"failed": self.failed, "failures": failures, "seconds": round(self.seconds, 1)}
 
     @contextmanager
     def timed(self) -> Iterator[Outcome]:
-        """Add the time that the block takes."""
+        """Add the duration of a block."""
         start = time.perf_counter()
         try:
             yield self

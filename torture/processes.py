@@ -1,4 +1,4 @@
-"""Processes that have the package imported already, so that hundreds of them can be started and killed."""
+"""Processes that start with the package imported, so that hundreds of them can be started and killed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 PRELOADED = [
-    *("torture.formats", "volmin.cli.app", "volmin.cli.runs", "volmin.cli.audit", "volmin.report.figures"),
-    # What the commands import on their way.
+    *("torture.formats", "volmin.cli.app", "volmin.experiments.grid", "volmin.auditing", "volmin.report.figures"),
+    # Imports that happen inside the commands.
     *("sklearn.datasets", "sklearn.linear_model", "torch._dynamo", "matplotlib.backends.backend_agg"),
 ]
 
 
 class ProcessDiedError(Exception):
-    """A process ended without an answer."""
+    """A process ended without a result."""
 
 
 @cache
 def context() -> Any:
-    """A server that imports once, computes nothing, and forks: its children begin clean, and at once."""
+    """A fork server that only imports, so that its children start at once and without other state."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(PRELOADED)
     return found
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-    """What a function gives in a process of its own; a ``ProcessDiedError`` where that dies or does not end."""
+    """The result of a function in another process; a ``ProcessDiedError`` if that dies or does not end."""
     ours, theirs = context().Pipe(duplex=False)
     process = context().Process(target=_answer, args=(theirs, function, arguments))
     process.start()

@@ -1,4 +1,4 @@
-"""The record of a torture, and the tables that the documentation shows of it."""
+"""The record of the stress tests, and its tables for the documentation."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any
 RECORD = Path(__file__).parents[1] / "results" / "torture.json"
 
 _TITLES = {
-    "faults": ("Faults", "fault", "ended in the same bits", "refused in a line", "lost"),
-    "inputs": ("Bad input", "door", "documented result", "clear error", "other errors"),
+    "faults": ("Faults", "fault", "same bits", "refused in one line", "lost"),
+    "inputs": ("Bad input", "function", "documented result", "clear error", "other errors"),
     "files": ("Mutated files", "kind of file", "read", "clear error", "other errors, hangs, memory"),
-    "soak": ("Size", "what", "right", "refused", "wrong"),
+    "soak": ("Size", "task", "right", "refused", "wrong"),
     "devices": ("Several processes", "method", "checks passed", "refused", "failed"),
 }
 
 
 def read_record(path: Path = RECORD) -> dict[str, Any]:
-    """The parts that were recorded; empty where there is no record."""
+    """The recorded parts; empty if there is no record."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def summary(record: Mapping[str, Any]) -> str:
-    """All parts in a sentence."""
-    told = []
+    """One sentence about all parts."""
+    parts = []
     for name, part in record.items():
         tried, lost = (sum(one[key] for one in part["outcomes"]) for key in ("tried", "failed"))
-        told.append(f"{name}: {tried:,} tried, {lost} lost, {part['seconds']} s")
-    return "; ".join(told) + "."
+        parts.append(f"{name}: {tried:,} tried, {lost} lost, {part['seconds']} s")
+    return "; ".join(parts) + "."
 
 
 def markdown(record: Mapping[str, Any]) -> str:
-    """A table for each part, with its totals first."""
+    """A table for each part, after its totals."""
     return "\n".join(_part(name, record[name]) for name in _TITLES if name in record)
 
 

@@ -1,4 +1,4 @@
-"""Size and time: audits of more and more rows and classes, and many trainings in one process."""
+"""Size and time: audits of growing numbers of rows and classes, and many trainings in one process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from torture.processes import ProcessDiedError, in_a_process
 from volmin import noise
 
 SIZES = ((1_000, 2), (10_000, 10), (100_000, 10), (1_000_000, 2), (1_000_000, 10), (5_000, 100), (10_000, 1000))
-"""Rows and classes of the audits."""
+"""Numbers of rows and classes of the audits."""
 MOST_SECONDS = 900.0
 MOST_GROWTH = 1.5
-"""How much faster than the rows the memory may grow, from the middle to the largest size of equally many classes."""
+"""How much faster than the number of rows the memory may grow, between two sizes with as many classes."""
 FITS, FIRST_FITS, MOST_LEAKED = 50, 10, 20.0
-"""Trainings in one process, how many of them may fill caches, and the megabytes that the others may add."""
+"""Trainings in one process, the number that may fill caches, and the megabytes that the others may keep."""
 
 
 def simulated(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy labels, and noisy posteriors whose logarithms carry Gaussian errors."""
+    """Noisy labels, and noisy posteriors with Gaussian errors of their logarithms."""
     generator = np.random.default_rng(0)
     clean = generator.dirichlet(np.full(classes, max(0.02, 1 / classes)), rows)
     truth = (generator.random((rows, 1)) > clean.cumsum(axis=1)[:, :-1]).sum(axis=1)
@@ -37,7 +37,7 @@ def simulated(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def audit_figures(rows: int, classes: int) -> dict[str, Any]:
-    """Seconds and megabytes of an audit of given probabilities, beyond what its input takes."""
+    """Seconds and megabytes of an audit of given probabilities, without the memory of its input."""
     warnings.simplefilter("ignore")
     labels, probs = simulated(rows, classes)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -51,7 +51,7 @@ def audit_figures(rows: int, classes: int) -> dict[str, Any]:
 
 
 def audits(sizes: tuple[tuple[int, int], ...] = SIZES) -> list[Outcome]:
-    """Audits of generated data, each in a process of its own; the noise rate that made it is 30 %."""
+    """Audits of simulated data with 30 % noise, each in a new process."""
     outcomes = []
     for rows, classes in sizes:
         outcome = Outcome("soak", f"audit of {rows:,} rows in {classes} classes")
@@ -59,7 +59,7 @@ def audits(sizes: tuple[tuple[int, int], ...] = SIZES) -> list[Outcome]:
             try:
                 figures = in_a_process(audit_figures, rows, classes, seconds=MOST_SECONDS)
                 outcome.figures = figures
-                outcome.count("right" if figures["sound"] else "failed", "the result is no transition matrix")
+                outcome.count("right" if figures["sound"] else "failed", "the result is not a transition matrix")
             except ProcessDiedError as error:
                 outcome.count("failed", str(error))
         outcomes.append(outcome)
@@ -67,7 +67,7 @@ def audits(sizes: tuple[tuple[int, int], ...] = SIZES) -> list[Outcome]:
 
 
 def growth(outcomes: list[Outcome]) -> Outcome:
-    """Whether memory grows no faster than the rows do, over audits with equally many classes."""
+    """Whether memory grows no faster than the number of rows, for audits with as many classes."""
     outcome = Outcome("soak", "memory of audits grows with the rows")
     known = [one.figures for one in outcomes if "megabytes" in one.figures and one.figures["rows"] >= 10_000]
     for classes in {figures["classes"] for figures in known}:
@@ -75,14 +75,14 @@ def growth(outcomes: list[Outcome]) -> Outcome:
         for smaller, larger in pairwise(same):
             ratio = larger["rows"] / smaller["rows"]
             grown = larger["megabytes"] / max(smaller["megabytes"], 50)
-            told = f"{grown:.1f} times the memory for {ratio:g} times the rows of {classes} classes"
-            outcome.count("right" if grown <= MOST_GROWTH * ratio else "failed", told)
-            outcome.figures[told] = True
+            text = f"{grown:.1f} times the memory for {ratio:g} times the rows of {classes} classes"
+            outcome.count("right" if grown <= MOST_GROWTH * ratio else "failed", text)
+            outcome.figures[text] = True
     return outcome
 
 
 def leaked_megabytes(fits: int = FITS, first: int = FIRST_FITS) -> float:
-    """How much memory trainings keep, once the first have filled the caches."""
+    """Megabytes that trainings keep, after the first have filled the caches."""
     torch.set_num_threads(1)
     x = np.random.default_rng(0).normal(size=(500, 20))
     y = (x[:, 0] > 0).astype(int) + (x[:, 1] > 0)
@@ -94,7 +94,7 @@ def leaked_megabytes(fits: int = FITS, first: int = FIRST_FITS) -> float:
 
 
 def leaks(fits: int = FITS, first: int = FIRST_FITS) -> Outcome:
-    """Many trainings in one process keep no memory."""
+    """Many trainings in one process, which must not keep memory."""
     outcome = Outcome("soak", f"{fits} trainings in one process")
     with outcome.timed():
         try:
@@ -107,6 +107,6 @@ def leaks(fits: int = FITS, first: int = FIRST_FITS) -> Outcome:
 
 
 def run() -> list[Outcome]:
-    """All sizes, and the trainings."""
+    """All audits, the growth of their memory, and the trainings."""
     outcomes = audits()
     return [*outcomes, growth(outcomes), leaks()]

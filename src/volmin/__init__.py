@@ -13,10 +13,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from volmin import data, estimation, identifiability, intervals, losses, methods, networks, noise, quality
     from volmin.auditing import Audit, apply_decisions, audit
+    from volmin.data import load_dataset
     from volmin.estimation import estimate_transition
     from volmin.estimator import NoisyLabelClassifier
     from volmin.exceptions import VolminError
-    from volmin.experiments.no_anchors import load_dataset
     from volmin.experiments.predictor import load_run
     from volmin.identifiability import scatter
     from volmin.quality import label_quality
@@ -33,7 +33,7 @@ _HOMES = {
     "transition_error": "transition",
     "Recipe": "training",
     "fit": "training",
-    "load_dataset": "experiments.no_anchors",
+    "load_dataset": "data",
     "estimate_transition": "estimation",
     "scatter": "identifiability",
     "label_quality": "quality",

@@ -1,4 +1,4 @@
-"""``python -m volmin`` is the command line."""
+"""Runs the command line: ``python -m volmin``."""
 
 from volmin.cli import main
 

@@ -1,4 +1,4 @@
-"""Label noise to order: transition matrices, and labels corrupted with them."""
+"""Simulated label noise: transition matrices, and labels corrupted with them."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from volmin._typing import Array, Labels, Numbers
 from volmin.exceptions import InputError
 from volmin.io.arrays import read_array
 from volmin.transition import validate_transition
 
-Matrix = NDArray[np.float64]
 
-
-def symmetric(num_classes: int, rate: float) -> Matrix:
-    """A label stays with probability ``1 - rate`` and else becomes any of the *other* classes alike."""
+def symmetric(num_classes: int, rate: float) -> Array:
+    """Symmetric noise: with probability ``rate`` a label becomes one of the *other* classes, each equally likely."""
     _check(num_classes, rate)
     T = np.full((num_classes, num_classes), rate / (num_classes - 1))
     np.fill_diagonal(T, 1 - rate)
     return T
 
 
-def pair(num_classes: int, rate: float) -> Matrix:
-    """A label j becomes its neighbour ``(j + 1) % C`` with probability ``rate``: ``T[(j + 1) % C, j] = rate``."""
+def pair(num_classes: int, rate: float) -> Array:
+    """Pair noise: with probability ``rate`` a label j becomes the next class, ``T[(j + 1) % C, j] = rate``."""
     _check(num_classes, rate)
     T = (1 - rate) * np.eye(num_classes)
     T[(np.arange(num_classes) + 1) % num_classes, np.arange(num_classes)] += rate
     return T
 
 
-def asymmetric(num_classes: int, rate: float, seed: int = 0) -> Matrix:
-    """A label stays with probability ``1 - rate``; where else it goes is drawn, column by column, from ``seed``.
+def asymmetric(num_classes: int, rate: float, seed: int = 0) -> Array:
+    """Asymmetric noise: with probability ``rate`` a label becomes another class, with random shares in each column.
 
     The shares of the other classes are proportional to draws from U(0.1, 1), as in the authors' code.
+
+    Args:
+        num_classes: Number of classes C.
+        rate: Probability that a label is changed.
+        seed: Random seed of the shares.
     """
     _check(num_classes, rate)
     shares = np.random.default_rng(seed).uniform(0.1, 1, (num_classes, num_classes))
@@ -45,14 +48,17 @@ def asymmetric(num_classes: int, rate: float, seed: int = 0) -> Matrix:
     return T
 
 
-def measured(noisy: ArrayLike, clean: ArrayLike, num_classes: int) -> Matrix:
-    """The matrix that pairs of labels show: the share of each noisy label among the rows of a clean class.
+def measured(noisy: Numbers, clean: Numbers, num_classes: int) -> Array:
+    """The empirical transition matrix of pairs of labels, (C, C); a class without rows gets column ``e_j``.
 
-    A class without rows keeps its label.
+    Args:
+        noisy: (N,) noisy labels in ``0 .. C-1``.
+        clean: (N,) clean labels of the same rows.
+        num_classes: Number of classes C.
     """
     noisy, clean = _checked_labels(noisy, num_classes, "noisy"), _checked_labels(clean, num_classes, "clean")
     if len(noisy) != len(clean):
-        raise InputError(f"noisy and clean must be pairs of labels, but hold {len(noisy)} and {len(clean)}.")
+        raise InputError(f"noisy and clean must have equal length, but have {len(noisy)} and {len(clean)} labels.")
     joint = np.zeros((num_classes, num_classes))
     np.add.at(joint, (noisy, clean), 1)
     absent = joint.sum(axis=0) == 0
@@ -60,11 +66,14 @@ def measured(noisy: ArrayLike, clean: ArrayLike, num_classes: int) -> Matrix:
     return joint / joint.sum(axis=0)
 
 
-def parse(text: str, num_classes: int, seed: int = 0) -> Matrix:
+def parse(text: str, num_classes: int, seed: int = 0) -> Array:
     """The matrix that a noise specification describes.
 
-    ``clean``, ``symmetric:0.2`` (or ``sym:0.2``), ``pair:0.45``, ``asymmetric:0.3`` (or ``asym:0.3``), or the path of
-    an ``.npy`` file with a (C, C) matrix whose columns sum to one.
+    Args:
+        text: ``clean``, ``symmetric:0.2`` (or ``sym:0.2``), ``pair:0.45``, ``asymmetric:0.3`` (or ``asym:0.3``), or the
+            path of an ``.npy`` file with a (C, C) matrix whose columns sum to one.
+        num_classes: Number of classes C.
+        seed: Random seed of asymmetric noise.
     """
     if text.endswith(".npy"):
         return _from_file(Path(text), num_classes)
@@ -84,10 +93,10 @@ def parse(text: str, num_classes: int, seed: int = 0) -> Matrix:
 
 NONE = ("clean", "none")
 SPECIFICATIONS = {
-    "clean": "labels stay as they are (or: none)",
-    "symmetric:RATE": "to any other class alike (short: sym:RATE)",
-    "pair:RATE": "to the next class",
-    "asymmetric:RATE": "to other classes by shares drawn from the seed (short: asym:RATE)",
+    "clean": "no noise (alias: none)",
+    "symmetric:RATE": "any other class, equally likely (short: sym:RATE)",
+    "pair:RATE": "the next class",
+    "asymmetric:RATE": "any other class, with random shares (short: asym:RATE)",
     "FILE.npy": "any (C, C) matrix T[i, j] = P(noisy = i | clean = j)",
 }
 _KINDS = {
@@ -100,16 +109,16 @@ _KINDS = {
 
 
 def corrupt(
-    labels: ArrayLike, T: ArrayLike, seed: int = 0, *, draw: Literal["vectorised", "authors"] = "vectorised"
-) -> NDArray[np.int64]:
+    labels: Numbers, T: Numbers, seed: int = 0, *, draw: Literal["vectorised", "authors"] = "vectorised"
+) -> Labels:
     """Noisy labels drawn from the columns of T.
 
     Args:
         labels: (N,) clean labels in ``0 .. C-1``.
         T: (C, C) transition matrix.
-        seed: of the draw.
-        draw: ``"authors"`` draws label after label with NumPy's legacy generator, which gives the very labels of the
-            VolMinNet code for the same seed; ``"vectorised"`` has the same law and is a hundred times faster.
+        seed: Random seed of the draw.
+        draw: ``"authors"`` draws one label at a time with NumPy's legacy generator, which reproduces the labels of the
+            VolMinNet code for the same seed; ``"vectorised"`` has the same distribution and is a hundred times faster.
     """
     T = validate_transition(T)
     y = _checked_labels(labels, len(T), "labels")
@@ -126,7 +135,7 @@ def corrupt(
     return noisy
 
 
-def _checked_labels(labels: ArrayLike, num_classes: int, name: str) -> NDArray[np.int64]:
+def _checked_labels(labels: Numbers, num_classes: int, name: str) -> Labels:
     y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool or not y.size):
         raise InputError(f"{name} must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
@@ -142,7 +151,7 @@ def _check(num_classes: int, rate: float) -> None:
         raise InputError(f"The noise rate must be at least 0 and below 1, but is {rate:g}.")
 
 
-def _from_file(path: Path, num_classes: int) -> Matrix:
+def _from_file(path: Path, num_classes: int) -> Array:
     if not path.is_file():
         raise InputError(f"There is no transition matrix at {path}.")
     return validate_transition(read_array(path), num_classes)

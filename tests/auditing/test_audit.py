@@ -343,6 +343,7 @@ def test_summary_states_identifiability(audited, index, holds, expected):
     assert ("check 100 labels drawn at random" in summary) == (index != 3.0)
 
 
+@pytest.mark.slow
 def test_given_classifier_instance_is_used(mislabelled):
     audit = volmin.audit(
         mislabelled.labels, features=mislabelled.x / 16, model=LogisticRegression(C=0.1), random_state=0

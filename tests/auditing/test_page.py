@@ -9,7 +9,10 @@ import pytest
 import volmin
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+]
 
 NAMES = np.array(["<script>alert(1)</script>", "=1+2", 'six, "quoted"', *"3456789"])
 

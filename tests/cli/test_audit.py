@@ -1,4 +1,4 @@
-"""volmin audit, from a raw table to a corrected one, in the shapes that tables really have."""
+"""``volmin audit``, from a raw table to a corrected one, on tables as they occur in practice."""
 
 import inspect
 import json
@@ -23,13 +23,13 @@ def table(mislabelled, tmp_path):
     return path
 
 
-def people(tmp_path, text, encoding="utf-8", name="people.csv"):
+def write_table(tmp_path, text, encoding="utf-8", name="people.csv"):
     path = tmp_path / name
     path.write_bytes(text.encode(encoding))
     return path
 
 
-def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_path):
+def test_audit_and_correction_of_a_table(command, table, mislabelled, tmp_path):
     out = tmp_path / "audit"
     audit = ("audit", table, "--label", "label")
     code, shown, _ = command(*audit, "--clean", "truth", "--model", "logistic", "--out", out)
@@ -39,8 +39,8 @@ def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_pa
         "interval",
         "flagged",
         "T is well identified",
-        "known true label",
-        "Corrected by these rows",
+        "known labels",
+        "Counted in",
         "Next: open",
     ):
         assert words in shown
@@ -65,7 +65,7 @@ def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_pa
     assert f"{len(flagged)} of 1,797 labels changed" in shown
     before, after = pl.read_csv(table), pl.read_csv(tmp_path / "digits-corrected.csv")
     assert after.drop("label").equals(before.drop("label"))
-    # A classifier learns better from the corrected labels, judged on true ones.
+    # A classifier is more accurate on true labels when it learns from the corrected ones.
     test = np.arange(1797) % 4 == 0
     given, corrected = (
         KNeighborsClassifier(3)
@@ -74,7 +74,7 @@ def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_pa
         for frame in (before, after)
     )
     assert corrected > given + 0.05
-    # The decisions are made for the table as it was.
+    # The decisions do not fit the corrected table.
     code, _, err = command(
         "audit", tmp_path / "digits-corrected.csv", "--label", "label", "--apply", tmp_path / "decisions.csv"
     )
@@ -82,7 +82,7 @@ def test_from_a_raw_table_to_a_corrected_one(command, table, mislabelled, tmp_pa
     assert "have been applied already" in err
 
 
-def test_probabilities_and_a_table_of_labels_only(command, mislabelled, tmp_path):
+def test_given_probabilities_and_a_table_without_features(command, mislabelled, tmp_path):
     pl.DataFrame({"label": mislabelled.labels}).write_parquet(tmp_path / "labels.parquet")
     np.save(tmp_path / "probs.npy", mislabelled.probs)
     out = tmp_path / "audit"
@@ -103,7 +103,7 @@ def test_probabilities_and_a_table_of_labels_only(command, mislabelled, tmp_path
     assert mislabelled.wrong[flagged].sum() >= 0.85 * mislabelled.wrong.sum()
 
 
-def test_a_folder_of_images(command, mislabelled, tmp_path):
+def test_folder_of_images(command, mislabelled, tmp_path):
     root, some = tmp_path / "photos", np.arange(600)
     for row, picture, label in zip(some, mislabelled.pixels(), mislabelled.labels, strict=False):
         (root / f"digit {label}").mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def test_a_folder_of_images(command, mislabelled, tmp_path):
     assert len(list((tmp_path / "photos-corrected").rglob("*-was-*.png"))) == len(issues)
 
 
-def test_a_table_of_images_with_true_labels(command, mislabelled, tmp_path):
+def test_table_of_images_with_true_labels(command, mislabelled, tmp_path):
     rows = ["file,given,truth"]
     for row, picture, label, true in zip(
         range(600), mislabelled.pixels(), mislabelled.labels, mislabelled.clean, strict=False
@@ -144,9 +144,7 @@ def test_a_table_of_images_with_true_labels(command, mislabelled, tmp_path):
     )
     code, shown, _ = command(*audit, "--out", tmp_path / "audit")
     assert code == 0
-    assert f"In 200 rows with a known true label, {mislabelled.wrong[:200].mean():.1%} of the given labels" in " ".join(
-        shown.split()
-    )
+    assert f"200 known labels: {mislabelled.wrong[:200].mean():.1%} of them were wrong" in " ".join(shown.split())
 
 
 def rows_of(clean, seed=0):
@@ -155,8 +153,8 @@ def rows_of(clean, seed=0):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
-def test_a_table_as_people_have_them(command, tmp_path, encoding):
-    """Missing values, a constant, copies of rows, text with commas and line ends, a class of two rows, accents."""
+def test_irregular_table(command, tmp_path, encoding):
+    """Missing values, a constant, duplicates, text with commas and line breaks, a class of two rows, accents."""
     clean = np.repeat(np.arange(3), 60)
     labels = noise.corrupt(clean, noise.pair(3, 0.2), seed=0)
     names = np.array(["Gärtner", "Koch, Bäcker", "=Arzt"])
@@ -165,17 +163,17 @@ def test_a_table_as_people_have_them(command, tmp_path, encoding):
         first = "" if row % 13 == 0 else f"{x:.3f}"
         lines.append(f'{first},{y:.3f},1,"note, with\nline {row % 4}","{names[labels[row]]}"')
     lines += [lines[-1], *["0,0,1,x,selten"] * 2]
-    path = people(tmp_path, "\n".join(lines) + "\n", encoding)
-    with pytest.warns(UserWarning, match=r"fewer than 5 rows and are not audited \(selten\)"):
+    path = write_table(tmp_path, "\n".join(lines) + "\n", encoding)
+    with pytest.warns(UserWarning, match=r"fewer than 5 rows and are not judged \(selten\)"):
         code, shown, err = command("audit", path, "--label", "job", "--model", "logistic", "--out", tmp_path / "audit")
     assert code == 0, err
-    assert "1 class has too few rows, so its labels are assumed to be correct: selten" in shown
+    assert "1 class has too few rows to be judged, so their labels count as right: selten" in shown
     issues = pl.read_csv(tmp_path / "audit" / "issues.csv")
     assert (labels != clean)[issues["row"].to_numpy()].mean() > 0.9
     assert set(issues["given"]) <= {"Gärtner", "Koch, Bäcker", "'=Arzt"}
 
 
-def test_labels_that_are_fractions(command, tmp_path):
+def test_fractional_labels(command, tmp_path):
     clean = np.repeat(np.arange(3), 50)
     labels = noise.corrupt(clean, noise.pair(3, 0.2), seed=0) + 0.5
     x = rows_of(clean)
@@ -213,12 +211,12 @@ def test_labels_that_are_fractions(command, tmp_path):
         (["gap.csv", "--label", "y"], "is empty in 1 of 3 rows"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(command, tmp_path, monkeypatch, arguments, message):
+def test_bad_input_ends_in_one_line_and_writes_nothing(command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    people(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6, name="t.csv")
-    people(tmp_path, "x,y\n" + "".join(f"1,{row / 7}\n" for row in range(40)), name="number.csv")
-    people(tmp_path, "x,y\n1,a\n2,\n3,b\n", name="gap.csv")
-    people(tmp_path, "row,given,suggested,decision\n", name="d.csv")
+    write_table(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6, name="t.csv")
+    write_table(tmp_path, "x,y\n" + "".join(f"1,{row / 7}\n" for row in range(40)), name="number.csv")
+    write_table(tmp_path, "x,y\n1,a\n2,\n3,b\n", name="gap.csv")
+    write_table(tmp_path, "row,given,suggested,decision\n", name="d.csv")
     np.save("p.npy", np.full((3, 2), 0.5))
     before = sorted(tmp_path.iterdir())
     code, out, err = command("audit", *arguments)
@@ -229,9 +227,9 @@ def test_bad_input_is_one_line_and_nothing_is_written(command, tmp_path, monkeyp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_pickled_arrays_are_never_opened(command, tmp_path):
+def test_pickled_arrays_are_refused(command, tmp_path):
     np.save(tmp_path / "p.npy", np.array([{"code": "to run"}]), allow_pickle=True)
-    path = people(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6)
+    path = write_table(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6)
     code, _, err = command("audit", path, "--label", "y", "--probs", tmp_path / "p.npy")
     assert code == 2
     assert "is not a NumPy array file" in err

@@ -45,6 +45,7 @@ def test_official_layout_is_read(root, tmp_path, make_clothing1m):
 
 
 @pytest.mark.filterwarnings("ignore:The estimated T is nearly singular")
+@pytest.mark.slow
 def test_interrupted_training_resumes_to_the_same_bits(root, tmp_path):
     source = Source("clothing1m", root)
     assert source.check_noise(None) == "none"

@@ -4,6 +4,7 @@ import torch
 from PIL import Image
 
 from volmin.data import AUGMENTATIONS, DataError, ImageFiles, ImageLoader
+from volmin.data.loaders import Loader
 from volmin.exceptions import InputError
 
 SIDE = 14
@@ -109,9 +110,9 @@ def test_unreadable_images_are_reported_once_and_left_out(loader, files):
 
 def test_labels_outside_the_classes_are_refused(loader, files):
     loader.check_labels(3)
-    with pytest.raises(InputError, match=r"labels must lie in 0\.\.1.* but span 0\.\.2"):
+    with pytest.raises(InputError, match=r"Labels must lie in 0\.\.1, but span 0\.\.2"):
         loader.check_labels(2)
-    with pytest.raises(InputError, match="labels must be integers"):
+    with pytest.raises(InputError, match="vector of whole numbers"):
         ImageLoader(files, LABELS / 2, normalize=lambda x: x).check_labels(3)
 
 
@@ -122,5 +123,6 @@ def test_missing_images_and_labels_are_refused(files):
         ImageLoader(files.take(np.array([], int)), [], normalize=lambda x: x)
 
 
-def test_loader_gives_no_example(loader):
+def test_image_loader_follows_the_loader_protocol(loader):
+    assert isinstance(loader, Loader)
     assert loader.example() is None

@@ -89,7 +89,7 @@ def test_labels_that_do_not_fit_the_training_part_are_refused():
     assert number_labels(np.array([True, False]), (False, True), 2, "f").tolist() == [1, 0]
     for labels, message in (
         (np.array([0]), "f holds 1 labels, but the training part has 2 rows"),
-        (np.array([0, 2]), r"f: labels must lie in 0\.\.1.* but span 0\.\.2"),
+        (np.array([0, 2]), r"f is damaged .* Labels must lie in 0\.\.1, but span 0\.\.2"),
         (np.array(["dog", "<b>bird</b>"]), "not classes: '<b>bird</b>'. The classes are: cat, dog"),
     ):
         with pytest.raises(DataError, match=message):

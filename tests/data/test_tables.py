@@ -145,9 +145,9 @@ def test_labels_keep_their_type(tmp_path):
 
 
 def test_labels_with_special_characters_are_unchanged(tmp_path):
-    hostile = ["<script>alert(1)</script>", "a,b", "two\nlines", '"', "\x1b[31mred", "🙂", "=cmd()", "../../etc"]
-    pl.DataFrame({"y": hostile * 3}).write_csv(tmp_path / "t.csv")
-    assert load_table(tmp_path / "t.csv", "y").labels.tolist() == hostile * 3
+    special = ["<script>alert(1)</script>", "a,b", "two\nlines", '"', "\x1b[31mred", "🙂", "=cmd()", "../../etc"]
+    pl.DataFrame({"y": special * 3}).write_csv(tmp_path / "t.csv")
+    assert load_table(tmp_path / "t.csv", "y").labels.tolist() == special * 3
 
 
 def test_rare_and_many_classes_are_accepted(tmp_path):

@@ -118,7 +118,13 @@ def test_invalid_features_are_rejected():
         clusterability(with_entry(X, (0, 0), np.nan), Y)
     with pytest.raises(ValueError, match="one label per row"):
         clusterability(X, Y[:-1])
+    with pytest.raises(ValueError, match="labels must be integers"):
+        clusterability(X, ["a", "b", "c"] * 20)
     with pytest.raises(ValueError, match="num_classes"):
         clusterability(X, np.zeros(60, dtype=int))
+    with pytest.raises(ValueError, match="num_classes must lie in 2..60"):
+        clusterability(X, np.r_[Y[:-1], 60])
+    with pytest.raises(ValueError, match="0 rows"):
+        clusterability(X[:0], Y[:0])
     with pytest.raises(ValueError, match="must lie in"):
         clusterability(X, Y, num_classes=2)

@@ -45,6 +45,7 @@ def test_geometry_is_chosen_for_overlapping_classes(T):
     assert transition_error(T, result.transition) < min(transition_error(T, other) for other in others)
 
 
+@pytest.mark.slow
 def test_fit_to_labels_is_chosen_for_real_posteriors(digits):
     X, clean = digits
     T = noise.pair(10, 0.45)

@@ -2,6 +2,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import approx_fprime
 
 from volmin import noise, transition_error
@@ -65,7 +66,7 @@ def test_pair_noise_is_recovered_from_clustered_features():
     labels = noise.corrupt(clean, T, 1)
     estimate = clusterability(X, labels, block_rows=1500)
     assert transition_error(T, estimate) < 0.1
-    np.testing.assert_array_equal(estimate, clusterability(X, labels, block_rows=1500))
+    np.testing.assert_array_equal(estimate, clusterability(X, torch.from_numpy(labels), block_rows=1500))
 
 
 def test_gradient_of_the_misfit_matches_finite_differences():

@@ -4,7 +4,7 @@ from volmin import methods
 from volmin.experiments import paper
 
 
-def test_published_numbers_stand_where_the_paper_has_them():
+def test_published_numbers():
     table1, table2, table3 = (paper.study(name).published for name in ("table1", "table2", "table3"))
     assert table1["mnist", "pair:0.45", "volminnet"] == (pytest.approx(0.9900), pytest.approx(0.0007))
     assert table1["mnist", "pair:0.45", "forward"] == (pytest.approx(0.7506), pytest.approx(0.1261))
@@ -15,8 +15,7 @@ def test_published_numbers_stand_where_the_paper_has_them():
     assert len(table2) == 8
 
 
-def test_the_claims_of_the_paper_can_be_read_off_the_data():
-    """VolMinNet has the best mean in every column of both tables."""
+def test_volminnet_has_the_best_published_mean_in_every_column():
     for name in ("table1", "table3"):
         study = paper.study(name)
         for dataset in study.datasets:
@@ -27,13 +26,13 @@ def test_the_claims_of_the_paper_can_be_read_off_the_data():
                 assert column["volminnet"] == max(column.values()), (dataset, noise)
 
 
-def test_every_row_is_a_method_with_options_that_it_has():
+def test_options_of_every_row_exist():
     for study in paper.STUDIES.values():
         for row in study.rows:
             methods.check_options(methods.get(row.method), row.options)
 
 
-def test_a_study_fills_seed_by_seed():
+def test_specs_are_ordered_by_seed():
     study = paper.study("table1").select(["mnist"], ["sym:0.2", "pair:0.45"], ["volminnet", "gce"], 2)
     specs = study.specs()
     assert [(s.seed, s.noise, s.method) for s in specs] == [
@@ -45,14 +44,14 @@ def test_a_study_fills_seed_by_seed():
     assert {s.recipe.epochs for s in study.specs(epochs=2)} == {2}
 
 
-def test_the_ablation_varies_the_weight_of_the_volume():
+def test_ablation_varies_the_weight_of_the_volume():
     specs = paper.study("ablation").select(["mnist"]).specs()
     assert {s.options["lam"] for s in specs} == {0.0, 1e-4, 1e-3}
     assert len(specs) == 3 * 2 * 3
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="no 'table9' to reproduce. Choose one of: table1"):
+    with pytest.raises(ValueError, match="Unknown table or figure 'table9'. Choose one of: table1"):
         paper.study("table9")
     with pytest.raises(ValueError, match="Unknown method 'magic'"):
         paper.study("table1").select(methods=["magic"])

@@ -1,4 +1,4 @@
-"""The records in the repository can be read, and the page of results is made from them."""
+"""The records in the repository are complete and agree with the text that quotes them."""
 
 from pathlib import Path
 from statistics import mean, stdev
@@ -9,7 +9,7 @@ from volmin.experiments.records import read_records
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_record_is_a_finished_run_that_its_own_spec_describes():
+def test_every_record_is_a_complete_finished_run():
     records = read_records(ROOT / "results")
     assert records
     for record in records:
@@ -19,15 +19,15 @@ def test_every_record_is_a_finished_run_that_its_own_spec_describes():
         assert {"volmin", "torch", "python"} <= record.result["versions"].keys()
 
 
-def test_the_published_settings_of_every_record_still_exist():
-    """A record that no table takes in would silently vanish from the page of results."""
+def test_every_record_belongs_to_a_table():
+    """Otherwise it would silently be missing from the page of results."""
     records = read_records(ROOT / "results")
     studies = tables.studies_of(records)
     for record in records:
         assert any(tables.settings(study, [record]) for study in studies), record.spec
 
 
-def test_the_figures_of_the_readme_are_the_recorded_ones():
+def test_readme_quotes_the_recorded_figures():
     def found(method, figure, dataset="mnist"):
         return [
             record.result[figure]

@@ -1,21 +1,26 @@
 import json
 import re
 import shutil
+import warnings
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
 
-from volmin import noise, transition_error
+from volmin import networks, noise, transition_error
 from volmin.data import Dataset, Part
-from volmin.experiments import presets, run, spec
+from volmin.exceptions import DamagedFileError, InputError
+from volmin.experiments import acceleration, presets, provenance, run, spec
+from volmin.experiments.folder import read_result, tidy
 from volmin.experiments.records import read_records
 from volmin.io.locks import only_process
 
 FIELDS = {
     "accuracy", "transition_error", "selected_epoch", "selection", "last_accuracy", "last_transition_error",
-    "noise_rate_estimate", "seconds", "seconds_per_epoch", "versions",
+    "noise_rate_estimate", "seconds", "seconds_per_epoch", "versions", "warnings", "accelerated",
 }  # fmt: skip
 
 
@@ -36,29 +41,29 @@ def trained(tmp_path_factory, digits):
 
 @pytest.fixture
 def finished(trained, tmp_path):
-    """A finished run, in a folder that may be damaged."""
+    """A copy of the finished run, which a test may damage."""
     result, folder, experiment = trained
     copy = experiment.spec.folder(tmp_path)
     shutil.copytree(folder, copy)
     return result, copy, experiment
 
 
-def test_the_commit_of_a_run_is_that_of_its_start(tmp_path, digits, monkeypatch):
+def test_recorded_commit_is_that_of_the_start(tmp_path, digits, monkeypatch):
     commits = ["at the start"]
-    monkeypatch.setattr(run, "_commit", lambda: commits[-1])
+    monkeypatch.setattr(provenance, "commit", lambda: commits[-1])
     experiment = run.set_up(resolve(epochs=1), dataset=digits)
     result = run.run(experiment, tmp_path, on_epoch=lambda history: commits.append("later"))
     assert result["versions"]["commit"] == "at the start"
 
 
-def test_a_run_folder_holds_what_it_should(finished):
+def test_content_of_a_run_folder(finished):
     result, folder, experiment = finished
     assert folder.name.startswith("digits-pair0.35-volminnet-s1-")
     assert {path.name for path in folder.iterdir()} == {
         "spec.json", "metrics.jsonl", "result.json", "transition.npy", "model.safetensors", "encoder.json",
     }  # fmt: skip
     assert result.keys() >= FIELDS
-    assert run.read_result(folder) == result
+    assert read_result(folder) == result
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
     chosen = min(lines, key=lambda line: line["val_loss"])
@@ -71,7 +76,7 @@ def test_a_run_folder_holds_what_it_should(finished):
     assert json.loads((folder / "spec.json").read_text())["options"]["lam"] == 1e-4
 
 
-def test_a_finished_run_is_not_run_again(finished, tmp_path, digits):
+def test_finished_run_is_not_repeated(finished, tmp_path, digits):
     result, folder, experiment = finished
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     again = run.run(
@@ -82,7 +87,7 @@ def test_a_finished_run_is_not_run_again(finished, tmp_path, digits):
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4])
-def test_a_run_killed_at_any_epoch_ends_in_the_same_bits(finished, tmp_path_factory, digits, stop):
+def test_run_killed_at_any_epoch_is_resumed_to_the_same_bits(finished, tmp_path_factory, digits, stop):
     result, folder, experiment = finished
 
     class Killed(BaseException):
@@ -99,7 +104,7 @@ def test_a_run_killed_at_any_epoch_ends_in_the_same_bits(finished, tmp_path_fact
     assert (broken / "checkpoint.ckpt").exists()
     assert not (broken / "result.json").exists()
     metrics = broken / "metrics.jsonl"
-    metrics.write_text(metrics.read_text()[:-20])  # the last line was cut off by the kill
+    metrics.write_text(metrics.read_text()[:-20])  # the kill cut off the last line
     resumed = run.run(run.set_up(experiment.spec, dataset=digits), out)
     assert without_times(resumed) == without_times(result)
     assert (broken / "transition.npy").read_bytes() == (folder / "transition.npy").read_bytes()
@@ -108,18 +113,18 @@ def test_a_run_killed_at_any_epoch_ends_in_the_same_bits(finished, tmp_path_fact
     assert not (broken / "checkpoint.ckpt").exists()
 
 
-def test_what_a_process_leaves_that_was_killed_after_its_result_is_cleared_away(finished):
+def test_checkpoint_of_a_finished_run_is_removed_unless_a_process_is_using_it(finished):
     _, folder, _ = finished
-    left = folder / "checkpoint.ckpt"
-    left.write_bytes(b"of the last epoch")
+    left_over = folder / "checkpoint.ckpt"
+    left_over.write_bytes(b"last epoch")
     with only_process(folder):
-        run.tidy(folder)
-        assert left.exists()  # it may be of use to the process that works here
-    run.tidy(folder)
-    assert not left.exists()
+        tidy(folder)
+        assert left_over.exists()
+    tidy(folder)
+    assert not left_over.exists()
 
 
-def test_whatever_changes_a_run_changes_its_folder(tmp_path):
+def test_every_setting_changes_the_folder(tmp_path):
     base = resolve().folder(tmp_path)
     changes = (
         *({"seed": 2}, {"epochs": 5}, {"options": {"lam": 0}}, {"noise": "pair:0.3"}, {"method": "cross_entropy"}),
@@ -128,10 +133,10 @@ def test_whatever_changes_a_run_changes_its_folder(tmp_path):
     folders = {resolve(**change).folder(tmp_path) for change in changes}
     assert len(folders) == len(changes)
     assert base not in folders
-    assert resolve(options={"lam": 1e-4}).folder(tmp_path) == base, "a default that is spelled out is the same run"
+    assert resolve(options={"lam": 1e-4}).folder(tmp_path) == base, "an explicit default is the same run"
 
 
-def test_presets_differ_as_paper_and_code_do():
+def test_mnist_presets_differ_as_paper_and_code_do():
     paper, official = (spec.resolve("mnist", "sym:0.2", "volminnet", preset=name) for name in ("paper", "official"))
     assert (paper.recipe.weight_decay, official.recipe.weight_decay) == (1e-3, 1e-4)
     assert (paper.recipe.transition_lr, official.recipe.transition_lr) == (1e-3, 1e-2)
@@ -139,7 +144,7 @@ def test_presets_differ_as_paper_and_code_do():
     assert paper.recipe.epochs == official.recipe.epochs == 60
 
 
-def test_the_presets_of_cifar_are_the_published_ones():
+def test_cifar_presets_are_the_published_settings():
     """Paper and code differ in length, weight decay, network and the steps of T."""
 
     def settings(dataset, preset):
@@ -157,13 +162,13 @@ def test_the_presets_of_cifar_are_the_published_ones():
 
 
 @pytest.mark.parametrize(("epochs", "milestones"), [(80, (30, 60)), (8, (3, 6)), (1, (1, 1))])
-def test_a_shorter_training_keeps_the_shares_of_its_learning_rates_and_starts_with_the_first(epochs, milestones):
+def test_milestones_scale_with_the_number_of_epochs(epochs, milestones):
     chosen = spec.resolve("cifar10", "sym:0.2", "volminnet", preset="official", epochs=epochs)
     assert (chosen.recipe.epochs, chosen.recipe.milestones) == (epochs, milestones)
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
-def test_every_method_keeps_the_length_of_a_fast_preset(dataset):
+def test_every_method_has_the_length_of_a_fast_preset(dataset):
     epochs = presets.find(dataset, "fast").recipe.epochs
     for method in ("volminnet", "t_revision", "dual_t", "co_teaching", "ptd"):
         assert spec.resolve(dataset, "sym:0.2", method, preset="fast").recipe.epochs == epochs <= 20
@@ -171,7 +176,7 @@ def test_every_method_keeps_the_length_of_a_fast_preset(dataset):
 
 @pytest.fixture
 def photographs():
-    """Sixty images whose classes differ in brightness, in place of CIFAR-10."""
+    """Sixty images whose classes differ in brightness, instead of CIFAR-10."""
     generator = np.random.default_rng(0)
     y = generator.integers(0, 10, 60)
     x = torch.from_numpy(generator.integers(0, 20, (60, 3, 32, 32)) + 20 * y[:, None, None, None]).to(torch.uint8)
@@ -179,7 +184,8 @@ def photographs():
     return Dataset("cifar10", part, part, tuple("abcdefghij"), mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
 
 
-def test_a_run_on_augmented_images_resumes_to_the_same_bits(photographs, tmp_path):
+@pytest.mark.slow
+def test_run_on_augmented_images_is_resumed_to_the_same_bits(photographs, tmp_path):
     chosen = spec.resolve("cifar10", "sym:0.2", "cross_entropy", preset="fast", epochs=3, threads=2)
     whole = run.run(run.set_up(chosen, dataset=photographs), tmp_path / "whole")
     assert (
@@ -201,9 +207,9 @@ def test_a_run_on_augmented_images_resumes_to_the_same_bits(photographs, tmp_pat
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_spec_without_augmentation_does_not_mention_it():
-    """So the folders of runs from before there was one keep their names."""
-    assert "augmentation" not in resolve().as_json()
+def test_unused_optional_settings_are_not_in_the_spec():
+    """Otherwise a new setting would change the folders of all earlier runs."""
+    assert not {"augmentation", "image_side", "pretrained", "data", "accelerated"} & resolve().as_json().keys()
 
 
 @pytest.mark.parametrize(
@@ -217,13 +223,13 @@ def test_a_spec_without_augmentation_does_not_mention_it():
         ({"threads": 0}, "threads must be at least 1"),
     ],
 )
-def test_unknown_names_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
+def test_invalid_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
         resolve(**changes)
 
 
-def test_without_validation_the_mean_of_the_last_epochs_of_the_last_phase_is_reported(tmp_path, digits):
-    """Co-teaching first estimates the noise rate: that phase must not enter."""
+def test_methods_without_validation_report_the_mean_of_their_last_epochs(tmp_path, digits):
+    """Co-teaching first estimates the noise rate; that phase must not count."""
     experiment = run.set_up(resolve(method="co_teaching", epochs=4), dataset=digits)
     result = run.run(experiment, tmp_path)
     lines = (experiment.spec.folder(tmp_path) / "metrics.jsonl").read_text().splitlines()
@@ -231,12 +237,12 @@ def test_without_validation_the_mean_of_the_last_epochs_of_the_last_phase_is_rep
     assert len(accuracies) == 4 < len(lines)
     assert result["selection"] == "last"
     assert result["accuracy"] == accuracies[-1]
-    # The authors' last ten of 200.
+    # The authors average the last ten of 200.
     assert run.mean_of_last(list(range(200))) == np.mean(range(190, 200))
     assert run.mean_of_last(list(range(60))) == 58
 
 
-def test_small_data_keeps_its_own_length_of_training():
+def test_published_lengths_of_training_do_not_apply_to_digits():
     assert spec.resolve("digits", "clean", "ptd").recipe.epochs == 150
     assert spec.resolve("mnist", "clean", "t_revision").recipe.epochs == 100
     assert spec.resolve("digits", "clean", "t_revision").recipe.selection == "accuracy"
@@ -244,7 +250,7 @@ def test_small_data_keeps_its_own_length_of_training():
 
 @pytest.mark.parametrize("name", ["result.json", "spec.json", "metrics.jsonl", "transition.npy", "model.safetensors"])
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "gone"])
-def test_a_damaged_file_of_a_finished_run_is_never_silently_used(finished, tmp_path, name, damage):
+def test_damaged_file_of_a_finished_run_is_detected(finished, tmp_path, name, damage):
     _, folder, _ = finished
     path = folder / name
     content = bytearray(path.read_bytes())
@@ -256,17 +262,17 @@ def test_a_damaged_file_of_a_finished_run_is_never_silently_used(finished, tmp_p
     if (name, damage) == ("result.json", "gone"):
         assert read_records(tmp_path) == [], "a run without a result is not finished"
         return
-    with pytest.raises(ValueError, match=rf"{re.escape(name)} is damaged"):
+    with pytest.raises(DamagedFileError, match=rf"{re.escape(name)} is damaged"):
         read_records(folder)
 
 
-def test_the_noise_rate_does_not_need_all_inputs(digits, monkeypatch):
+def test_noise_rate_uses_a_sample_of_the_inputs(digits, monkeypatch):
     experiment = run.set_up(spec.resolve("digits", "pair:0.35", "volminnet", epochs=1), dataset=digits)
     seen = []
 
     def clean_probs(method, inputs):
-        seen.append(len(inputs.y))
-        return torch.full((len(inputs.y), 10), 0.1)
+        seen.append(sum(map(len, inputs)))
+        return torch.full((seen[-1], 10), 0.1)
 
     monkeypatch.setattr(run, "clean_probs", clean_probs)
     whole = run._noise_rate(experiment)
@@ -274,3 +280,103 @@ def test_the_noise_rate_does_not_need_all_inputs(digits, monkeypatch):
     assert run._noise_rate(experiment) == pytest.approx(whole)
     assert seen[0] == len(experiment.train.y) > 1000
     assert 80 <= seen[1] <= 100
+
+
+def interrupted_at(stop):
+    def interrupt(history):
+        if len(history) == stop:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
+def test_warnings_survive_an_interruption(tmp_path, digits):
+    """A collapse of T is only noticed in the epoch in which it happens, which is not repeated."""
+    chosen = resolve(epochs=30, options={"lam": 0.5})
+    results = {}
+    for name in ("whole", "resumed"):
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("default")
+            if name == "resumed":
+                experiment = run.set_up(chosen, dataset=digits)
+                with pytest.raises(KeyboardInterrupt):
+                    run.run(experiment, tmp_path / name, on_epoch=interrupted_at(29))
+            results[name] = run.run(run.set_up(chosen, dataset=digits), tmp_path / name)
+    assert any("became nearly singular in epoch" in text for text in results["whole"]["warnings"])
+    assert results["resumed"]["warnings"] == results["whole"]["warnings"]
+    assert not list(tmp_path.glob("*/*/warnings.json"))
+
+
+def test_warnings_are_recorded_and_still_shown(tmp_path, digits, monkeypatch):
+    fit = run.fit
+
+    def warn_and_fit(*arguments, **settings):
+        for text in ("once", "twice", "twice"):
+            warnings.warn(text, UserWarning, stacklevel=2)
+        return fit(*arguments, **settings)
+
+    monkeypatch.setattr(run, "fit", warn_and_fit)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        result = run.run(run.set_up(resolve(epochs=1, method="cross_entropy"), dataset=digits), tmp_path)
+    assert {str(warning.message) for warning in shown} == {"once", "twice"}
+    assert result["warnings"] == ["once", "twice"]
+
+
+@pytest.fixture
+def accelerated_mlp(monkeypatch):
+    """An accelerated version of the network mlp, which is the plain one; the fixture counts how often it is built."""
+    built = []
+
+    def build(network, input_shape, num_classes):
+        built.append(network)
+        return networks.build(network, input_shape, num_classes)
+
+    fake = SimpleNamespace(
+        is_available=lambda network: network == "mlp",
+        build=build,
+        thread_share=lambda module: nullcontext(),
+        versions=lambda: {"numba": "0.61"},
+    )
+    monkeypatch.setattr(acceleration, "accelerated", fake)
+    return built
+
+
+def test_accelerated_network_is_used_where_available_and_recorded(tmp_path, digits, accelerated_mlp):
+    chosen = resolve(epochs=1, method="cross_entropy")
+    assert chosen.as_json()["accelerated"] is True
+    result = run.run(run.set_up(chosen, dataset=digits), tmp_path)
+    assert accelerated_mlp == ["mlp"]
+    assert result["accelerated"] is True
+    assert result["versions"]["numba"] == "0.61"
+    plain = resolve(epochs=1, method="cross_entropy", accelerated=False)
+    assert plain.folder(tmp_path) != chosen.folder(tmp_path)
+    result = run.run(run.set_up(plain, dataset=digits), tmp_path)
+    assert accelerated_mlp == ["mlp"]
+    assert result["accelerated"] is False
+    assert "numba" not in result["versions"]
+
+
+def test_acceleration_that_is_not_available_is_refused(accelerated_mlp):
+    assert not spec.resolve("cifar10", "sym:0.2", "volminnet").accelerated
+    with pytest.raises(InputError, match="accelerated version of the network resnet18 is not available"):
+        spec.resolve("cifar10", "sym:0.2", "volminnet", accelerated=True)
+
+
+@pytest.mark.skipif(not acceleration.accelerated.is_available("lenet5"), reason="numba is not installed")
+def test_accelerated_and_plain_lenet_agree_up_to_rounding(tmp_path):
+    generator = np.random.default_rng(0)
+    y = np.arange(300) % 10
+    x = torch.from_numpy(generator.integers(0, 20, (300, 1, 28, 28)) + 20 * y[:, None, None, None]).to(torch.uint8)
+    part = Part(x, y)
+    dataset = Dataset("mnist", part, part, tuple("0123456789"), mean=(0.5,), std=(0.2,))
+    weights = {}
+    for accelerated in (True, False):
+        chosen = spec.resolve("mnist", "sym:0.2", "cross_entropy", preset="fast", epochs=1, accelerated=accelerated)
+        result = run.run(run.set_up(chosen, dataset=dataset), tmp_path)
+        assert result["accelerated"] is accelerated
+        assert ("numba" in result["versions"]) is accelerated
+        weights[accelerated] = load_file(chosen.folder(tmp_path) / "model.safetensors")
+    assert weights[True].keys() == weights[False].keys()
+    for name, value in weights[True].items():
+        np.testing.assert_allclose(value, weights[False][name], rtol=1e-3, atol=1e-4)

@@ -69,12 +69,12 @@ def test_is_busy_creates_and_deletes_nothing(tmp_path):
 
 
 def test_is_busy_does_not_make_a_free_folder_look_busy(tmp_path):
-    """The question holds a shared lock for an instant; neither another question nor a process may mistake it."""
+    """is_busy holds a shared lock for an instant, which neither another call nor only_process may mistake."""
     (tmp_path / ".lock").touch()
     asked = os.open(tmp_path / ".lock", os.O_RDONLY)
     fcntl.flock(asked, fcntl.LOCK_SH)
     assert not is_busy(tmp_path)
-    answered = threading.Timer(0.03, os.close, [asked])
+    answered = threading.Timer(0.01, os.close, [asked])
     answered.start()
     with only_process(tmp_path):
         assert is_busy(tmp_path)
@@ -82,7 +82,7 @@ def test_is_busy_does_not_make_a_free_folder_look_busy(tmp_path):
 
 
 def test_lock_on_a_deleted_file_does_not_count(tmp_path, monkeypatch):
-    """A process opens the file, then its holder deletes it and ends: the lock on the deleted file excludes nobody."""
+    """A process opens the lock file just before its holder deletes it; a lock on it would exclude no one."""
     first, lock = only_process(tmp_path), fcntl.flock
     first.__enter__()
 

@@ -1,19 +1,28 @@
-"""What holds for every method: add a file to ``volmin/methods`` and it is tested here."""
+"""Requirements on every method; a new method in ``volmin/methods`` is tested without changes here."""
 
+import inspect
+import io
 import json
+import pkgutil
+import random
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 import volmin
 from volmin import methods, networks, noise
 from volmin.data import Batch, TensorLoader
+from volmin.exceptions import InputError
 from volmin.experiments import run, spec
+from volmin.methods import GCE, Method
 from volmin.training import clean_probs
+from volmin.training.epoch import parameters_of
 
 C = 4
 RECIPE = volmin.Recipe(epochs=20, batch_size=50, lr=0.05)
@@ -27,12 +36,13 @@ VARIANTS = [
     ("mentornet", {"curriculum": "predefined"}),
     ("s_adaptation", {"model": "complex", "beta": 0.1}),
     ("tv", {"dirichlet": True, "concentration": 1.0}),
+    ("volminnet", {"warm_up": 0.5, "shared_level": True}),
 ]
 every_method = pytest.mark.parametrize("name", methods.names())
 every_variant = pytest.mark.parametrize(
     ("name", "options"), VARIANTS, ids=[f"{name}-{json.dumps(options)[:30]}" for name, options in VARIANTS]
 )
-ignore_poor_estimates = pytest.mark.filterwarnings("ignore::volmin.transition.DegenerateTransitionWarning")
+ignore_poor_estimates = pytest.mark.filterwarnings("ignore::volmin.exceptions.DegenerateTransitionWarning")
 
 
 @cache
@@ -58,18 +68,18 @@ def build(name, num_classes=C, seed=0, **options):
 @cache
 def trained(name, options="{}"):
     method = build(name, **json.loads(options))
-    # Accuracy hardly sees T, and the loss says little of a method that does not fit the noisy labels.
+    # Accuracy hardly depends on T, and the loss is not informative for methods that do not fit the noisy labels.
     selection = "loss" if method.estimates_transition else "accuracy"
     volmin.fit(method, *loaders(), replace(RECIPE, selection=selection))
     return method
 
 
 @every_variant
-def test_it_learns_clean_labels_from_noisy_ones(name, options):
-    """A memoriser of the training labels would be right on 70 %, and would answer T = I."""
+def test_clean_labels_are_learned_from_noisy_ones(name, options):
+    """Memorising the training labels would give 70 % accuracy and T = I."""
     method = trained(name, json.dumps(options))
     x, _, clean = blobs(seed=1)
-    probs = clean_probs(method, TensorLoader(x, clean, 200))
+    probs = clean_probs(method, x.split(200))
     assert (probs.argmax(1) == clean).double().mean() > 0.9
     T = method.transition()
     assert (T is not None) == method.estimates_transition
@@ -78,25 +88,25 @@ def test_it_learns_clean_labels_from_noisy_ones(name, options):
         assert torch.allclose(T.sum(0), torch.ones(C), atol=1e-3 if name == "t_revision" else 1e-5)
         wrong = T.detach().clone().fill_diagonal_(-1)
         assert wrong.argmax(0).tolist() == [1, 2, 3, 0]
-        if name != "linear_noise_layer":  # it moves the noise slowly out of the network
+        if name != "linear_noise_layer":  # the noise moves slowly from the network into Q
             assert volmin.transition_error(noise.pair(C, 0.3), T) < 0.4
 
 
-class KilledError(Exception):
+class InterruptionError(Exception):
     pass
 
 
 def stop_after(epochs):
     def on_epoch(history):
         if len(history) == epochs:
-            raise KilledError
+            raise InterruptionError
 
     return on_epoch
 
 
 @ignore_poor_estimates
 @every_variant
-def test_a_killed_run_ends_in_the_same_bits(name, options, tmp_path):
+def test_interrupted_training_resumes_to_the_same_bits(name, options, tmp_path):
     recipe = volmin.Recipe(epochs=4, batch_size=50, lr=0.05)
     train, val = loaders(count=400)
     whole = build(name, **options)
@@ -104,9 +114,9 @@ def test_a_killed_run_ends_in_the_same_bits(name, options, tmp_path):
     first = sum(record["phase"] == history[0]["phase"] for record in history)
     for number, epochs in enumerate({1, first, len(history) - 1}):
         checkpoint = tmp_path / f"{number}.ckpt"
-        with pytest.raises(KilledError):
+        with pytest.raises(InterruptionError):
             volmin.fit(build(name, **options), train, val, recipe, checkpoint, on_epoch=stop_after(epochs))
-        resumed = build(name, seed=9, **options)  # another random start: all that counts is in the checkpoint
+        resumed = build(name, seed=9, **options)  # other random weights: the checkpoint replaces them
         again = volmin.fit(resumed, train, val, recipe, checkpoint)
         assert [r["train_loss"] for r in again] == [r["train_loss"] for r in history]
         expected, found = whole.state_dict(), resumed.state_dict()
@@ -115,7 +125,7 @@ def test_a_killed_run_ends_in_the_same_bits(name, options, tmp_path):
 
 
 @every_variant
-def test_options_survive_json_and_others_are_refused(name, options):
+def test_options_round_trip_through_json_and_unknown_ones_are_rejected(name, options):
     kind = methods.get(name)
     every_option = methods.option_defaults(kind) | options
     assert json.loads(json.dumps(every_option)) == every_option
@@ -125,32 +135,73 @@ def test_options_survive_json_and_others_are_refused(name, options):
 
 
 @every_method
-def test_its_recipe_and_description_are_complete(name):
+def test_recipe_and_description_are_complete(name):
     kind = methods.get(name)
     volmin.Recipe(**kind.recipe_changes)
-    assert getattr(methods, kind.__name__) is kind
-    assert getattr(methods, kind.__name__) is kind
     assert kind.needs
-    assert (kind.__doc__ or "").split("\n")[0].endswith(".")
+    description = inspect.getdoc(kind) or ""
+    assert description.split("\n")[0].endswith(".")
+    for argument in ("net", "num_classes", *methods.option_defaults(kind)):
+        assert f"\n    {argument}: " in description
+
+
+def test_exported_classes_are_those_of_the_files():
+    """One class per file, of the same name but for case and underscores."""
+    files = {module.name for module in pkgutil.iter_modules(methods.__path__)}
+    files = {name for name in files - {"base", "options"} if not name.startswith("_")}
+    assert set(methods.names()) == files
+    for name in files:
+        module = import_module(f"volmin.methods.{name}")
+        defined = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+        assert defined == [methods.get(name)]
+        assert defined[0].__name__.lower() == name.replace("_", "")
+    exported = {value for value in (getattr(methods, name) for name in methods.__all__) if isinstance(value, type)}
+    assert exported == {Method, *(methods.get(name) for name in files)}
+
+
+@every_variant
+def test_describing_phases_changes_nothing(name, options, monkeypatch):
+    """No optimiser is built, no random number is drawn, and the method stays the same."""
+    method = build(name, **options)
+
+    def state():
+        buffer = io.BytesIO()
+        torch.save((method, torch.get_rng_state(), np.random.get_state(), random.getstate()), buffer)
+        return buffer.getvalue()
+
+    def refuse(*_, **__):
+        raise AssertionError("phases() built an optimiser")
+
+    monkeypatch.setattr(Optimizer, "__init__", refuse)
+    before = state()
+    first, second = ([(phase.name, phase.epochs) for phase in method.phases(RECIPE)] for _ in range(2))
+    assert first == second
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["nonsense", ":GCE", ".gce:GCE", "nowhere:GCE", "volmin.methods.gce:Nothing", "json:dumps"]
+)
+def test_unknown_method_is_rejected(name):
+    with pytest.raises(InputError, match=name):
+        methods.get(name)
 
 
 @every_variant
 @pytest.mark.parametrize("num_classes", [2, C, 100])
 @pytest.mark.parametrize("labels", ["one example", "one class"])
-def test_every_loss_takes_any_batch(name, options, num_classes, labels):
+def test_losses_and_gradients_are_finite_on_degenerate_batches(name, options, num_classes, labels):
     if "T" in options:
         options = {"T": noise.pair(num_classes, 0.3).tolist()}
     method = build(name, num_classes, **options)
-    if name == "gce":
+    if isinstance(method, GCE):
         method.kept = torch.ones(8)
     count = 1 if labels == "one example" else 8
     x = torch.randn(count, num_classes, generator=torch.Generator().manual_seed(0))
     batch = Batch(x, torch.ones(count, dtype=torch.long), torch.arange(count))
     for phase in method.phases(RECIPE):
         for epoch in {0, phase.epochs - 1}:
-            parameters = [
-                p for optimizer in phase.optimizers for group in optimizer.param_groups for p in group["params"]
-            ]
+            parameters = parameters_of(phase.optimizers())
             loss = phase.loss(batch, epoch)
             assert loss.shape == ()
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -159,18 +210,18 @@ def test_every_loss_takes_any_batch(name, options, num_classes, labels):
 
 @ignore_poor_estimates
 @every_method
-def test_two_classes_from_a_plain_data_loader_without_validation(name):
+def test_two_classes_with_a_data_loader_and_no_validation_data(name):
     x, y, clean = blobs(400, 2)
     method = build(name, 2)
     data = DataLoader(TensorDataset(x, y), batch_size=50, shuffle=True)
     history = volmin.fit(method, data, recipe=volmin.Recipe(epochs=8, lr=0.05))
     assert "val_loss" not in history[-1]
-    if name != "co_teaching_plus":  # where two classes are left to disagree on, a few epochs are luck
+    if name != "co_teaching_plus":  # too few disagreements between two classes for a few epochs
         assert (method(x).argmax(1) == clean).double().mean() > 0.9
 
 
 @ignore_poor_estimates
-@pytest.mark.parametrize("name", [name for name in methods.names() if name != "hoc"])  # a million triples
+@pytest.mark.parametrize("name", [name for name in methods.names() if name != "hoc"])  # HOC counts a million triples
 def test_a_hundred_classes(name):
     train, val = loaders(count=1200, num_classes=100)
     method = build(name, 100)
@@ -181,7 +232,7 @@ def test_a_hundred_classes(name):
 
 @ignore_poor_estimates
 @every_method
-def test_a_run_folder(name, digits, tmp_path):
+def test_run_folder_holds_result_and_transition(name, digits, tmp_path):
     chosen = spec.resolve("digits", "pair:0.2", name, epochs=2)
     result = run.run(run.set_up(chosen, dataset=digits), tmp_path)
     folder = chosen.folder(tmp_path)
@@ -192,7 +243,7 @@ def test_a_run_folder(name, digits, tmp_path):
 
 @ignore_poor_estimates
 @every_method
-def test_the_scikit_learn_door(name):
+def test_estimator_learns_clean_labels(name):
     x, y, clean = (part.numpy() for part in blobs(300))
     classifier = volmin.NoisyLabelClassifier(name, epochs=10, batch_size=30, random_state=0, device="cpu")
     assert classifier.fit(x, y).score(x, clean) > 0.85

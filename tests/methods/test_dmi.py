@@ -5,8 +5,8 @@ from volmin.data import TensorLoader
 from volmin.methods import DMI
 
 
-def test_the_determinant_repairs_what_plain_training_learned():
-    """A linear classifier under pair noise so strong that plain training is wrong in places."""
+def test_determinant_improves_on_plain_training():
+    """A linear classifier under pair noise strong enough to bias plain training."""
     generator = torch.Generator().manual_seed(0)
     clean = torch.arange(1200) % 3
     x = 2 * torch.eye(3)[clean] + torch.randn(1200, 3, generator=generator)
@@ -27,7 +27,7 @@ def test_the_determinant_repairs_what_plain_training_learned():
     assert accuracy(method) > warm_up[0] + 0.02
 
 
-def test_the_published_step_is_the_default():
+def test_default_learning_rate_and_length_are_the_published_ones():
     warm_up, dmi = DMI(networks.mlp(3, 3), 3).phases(Recipe(epochs=120))
     assert (warm_up.epochs, dmi.epochs) == (120, 100)
-    assert dmi.optimizers[0].defaults["lr"] == 1e-6
+    assert dmi.optimizers()[0].defaults["lr"] == 1e-6

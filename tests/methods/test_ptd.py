@@ -12,8 +12,8 @@ def stochastic(*shape, seed=0):
     return torch.tensor(np.random.default_rng(seed).dirichlet(np.ones(shape[-1]), shape[:-1]), dtype=torch.float32)
 
 
-def test_planted_parts_are_recovered():
-    """Two parts, three classes, anchor points with independent weights."""
+def test_known_parts_are_recovered():
+    """Two parts and three classes, with anchor points of independent weights."""
     parts = stochastic(2, 3, 3).mT
     weights = stochastic(6, 3, 2, seed=1)
     columns = torch.einsum("kjr,rij->kji", weights, parts)
@@ -21,20 +21,20 @@ def test_planted_parts_are_recovered():
     assert torch.allclose(found, parts, atol=1e-2)
 
 
-def test_one_part_is_the_mean_column():
+def test_single_part_is_the_mean_column():
     columns = stochastic(5, 3, 3)
     found = fit_parts(torch.ones(5, 3, 1), columns)
     assert found.shape == (1, 3, 3)
     assert torch.allclose(found[0], columns.mean(0).T, atol=1e-3)
 
 
-def test_a_part_that_no_anchor_has_stays_a_distribution():
+def test_part_without_anchor_points_stays_a_distribution():
     weights = torch.zeros(5, 3, 2)
     weights[..., 0] = 1
     assert torch.allclose(fit_parts(weights, stochastic(5, 3, 3)).sum(1), torch.ones(2, 3))
 
 
-def test_the_factorisation_explains_features_and_weights_are_a_function_of_them():
+def test_factorisation_reconstructs_the_features_row_by_row():
     torch.manual_seed(0)
     truth = stochastic(200, 3)
     features = truth @ (5 * torch.rand(3, 12))
@@ -47,7 +47,7 @@ def test_the_factorisation_explains_features_and_weights_are_a_function_of_them(
     assert part_weights(torch.zeros(2, 12), basis).isfinite().all()
 
 
-def test_anchor_rows_lie_below_the_outliers():
+def test_anchor_rows_exclude_outliers():
     probs = torch.arange(100.0).div(100)[:, None].repeat(1, 2)
     assert anchor_rows(probs, 3)[:, 0].tolist() == [96, 97, 98]
 
@@ -58,13 +58,13 @@ def fitted():
     method = PTD(networks.mlp(4, 4, (16,)), 4, parts=3)
     y = torch.arange(200) % 4
     x = 3 * torch.eye(4)[y] + 0.5 * torch.randn(200, 4)
-    method.net[1].weight.data.mul_(3)
+    next(method.net.parameters()).data.mul_(3)
     with torch.no_grad():
         method.estimate(TensorLoader(x, noise.corrupt(y.numpy(), noise.pair(4, 0.3), 0), 50))
     return method, x
 
 
-def test_T_of_x_is_stochastic_and_depends_on_x_alone(fitted):
+def test_T_of_x_is_stochastic_and_independent_of_batch_and_further_training(fitted):
     method, x = fitted
     T = method.transition(x)
     assert T.shape == (200, 4, 4)
@@ -73,11 +73,11 @@ def test_T_of_x_is_stochastic_and_depends_on_x_alone(fitted):
     assert torch.allclose(method.transition(x[5:6]), T[5:6], atol=1e-5)
     assert not torch.allclose(T[0], T[1], atol=1e-3)
     assert torch.allclose(method.transition().sum(0), torch.ones(4), atol=1e-5)
-    method.net[1].weight.data.zero_()  # the network moves on; the parts were learned from what it was
+    next(method.net.parameters()).data.zero_()  # training changes the network, but not its copy that gives the features
     assert torch.equal(method.transition(x), T)
 
 
-def test_the_average_lies_within_what_inputs_have(fitted):
+def test_mean_T_lies_within_the_range_of_T_of_x(fitted):
     method, x = fitted
     T = method.transition(x)
     average = method.transition()

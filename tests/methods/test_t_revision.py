@@ -22,12 +22,12 @@ def test_without_slack_revision_is_reweighting():
     assert torch.isclose(method.loss(batch(), 0), method.revision_loss(batch(), 0))
 
 
-def test_the_slack_is_learned_in_revision_only_and_added_once():
+def test_slack_is_trained_in_revision_and_added_once():
     method = revision()
     _, revise = method.phases(Recipe())
-    owned = [p for group in revise.optimizers[0].param_groups for p in group["params"]]
-    assert any(p is method.slack for p in owned)
-    assert revise.optimizers[0].defaults["lr"] == 5e-7
+    (optimizer,) = revise.optimizers()
+    assert any(p is method.slack for group in optimizer.param_groups for p in group["params"])
+    assert optimizer.defaults["lr"] == 5e-7
     gradient = torch.autograd.grad(method.revision_loss(batch(), 0), method.slack)[0]
     assert gradient.abs().min() > 0
     with torch.no_grad():
@@ -37,7 +37,7 @@ def test_the_slack_is_learned_in_revision_only_and_added_once():
     assert torch.isclose(method.revision_loss(batch(), 0), method.revision_loss(twice, 0))
 
 
-def test_a_projected_T_is_stochastic_whatever_the_slack():
+def test_projected_T_is_stochastic_for_any_slack():
     method = revision(project=True)
     with torch.no_grad():
         method.slack.uniform_(-1, 1)
@@ -47,7 +47,7 @@ def test_a_projected_T_is_stochastic_whatever_the_slack():
     assert not torch.allclose(T, torch.tensor(PAIR).float(), atol=0.05)
 
 
-def test_a_right_T_is_not_revised_away():
+def test_correct_T_is_hardly_revised():
     method = revision()
     y = torch.arange(300) % 3
     x = 3 * torch.eye(3)[y] + 0.5 * torch.randn(300, 3, generator=torch.Generator().manual_seed(0))

@@ -64,8 +64,10 @@ def test_missing_gpu_is_rejected():
         OneDevice("gpu")
 
 
+@pytest.mark.slow
 def test_training_on_one_device_imports_neither_fabric_nor_matplotlib():
     heavy = ("lightning_fabric", "matplotlib", "scipy.optimize", "sklearn")
-    code = f"import sys, volmin.cli.runs; print([m for m in {heavy} if m in sys.modules])"
+    modules = "volmin.experiments.run, volmin.cli.progress, volmin.cli.terminal"
+    code = f"import sys, {modules}; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,7 +1,7 @@
-"""Optional faster drop-in networks with the same parameters; a run records whether it used one.
+"""Optional faster versions of networks, with the same parameters; a run records whether it used one.
 
 Only ``volmin.experiments`` and the command line use this package. Results agree with those of ``volmin.networks`` up to
-rounding. Needs numba (the extra ``speed``).
+rounding. It requires numba (the extra ``speed``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 from torch import nn
+
+from volmin.exceptions import InputError
 
 __all__ = ["NETWORKS", "build", "is_available", "thread_share", "versions"]
 
@@ -24,7 +26,11 @@ def is_available(network: str) -> bool:
 
 
 def build(network: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The accelerated version of ``volmin.networks.build``'s network."""
+    """The accelerated version of a network of ``volmin.networks.build``, with the same arguments."""
+    if network not in NETWORKS:
+        raise InputError(f"The network {network} has no accelerated version; these have one: {', '.join(NETWORKS)}.")
+    if not is_available(network):
+        raise InputError("Accelerated networks require numba: install it with pip install 'volmin[speed]'.")
     from volmin.accelerated.lenet import AcceleratedLeNet5
     from volmin.networks.registry import check_input
 
@@ -33,7 +39,7 @@ def build(network: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Mo
 
 
 def thread_share(module: nn.Module) -> AbstractContextManager[None]:
-    """A context that gives torch's threads to the compiled kernels, if ``module`` contains an accelerated network."""
+    """A context in which the compiled kernels of ``module``, if it has any, use torch's threads."""
     from volmin.accelerated import lenet
 
     return lenet.thread_share(module)

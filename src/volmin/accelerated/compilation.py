@@ -1,4 +1,4 @@
-"""Loops compiled by numba for the processor they run on."""
+"""Compilation of loops by numba for the processor they run on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 def compiled(loop: Loop) -> Loop:
-    """The loop as machine code, cached beside its source; the compiler may reorder sums.
+    """The loop compiled to machine code, cached beside its source. The compiler may reorder sums.
 
     NaN and infinity keep their meaning, so that a diverging training is detected.
     """

@@ -1,11 +1,13 @@
-"""The two layers of LeNet-5, each convolution, 2 x 2 max-pooling and ReLU, as compiled loops over images.
+"""Compiled loops for the two convolutional layers of LeNet-5: convolution, 2 x 2 max-pooling and ReLU each.
 
-Forward, many images lie side by side in memory, so that every loop runs over contiguous numbers without a remainder.
-Backward, at most one of four outputs that are pooled together has a gradient, and none where the ReLU was closed: the
-loops go from image to image and skip all others, which is most of the arithmetic that matrix products would do.
+The forward pass interleaves ``LANES`` images in memory, so that every inner loop runs over contiguous numbers without a
+remainder.
 
-When the channels of a pixel are neighbours, a window of the input is a few runs of contiguous numbers. Runs are rounded
-up to whole vectors of the processor: what lies beyond meets zeros, or ends in entries of a kernel that nobody reads.
+In the backward pass at most one of the four outputs of a pooling window has a gradient, and none if the ReLU is zero.
+The loops process one image after the other and skip all other outputs, which is most of the arithmetic of the
+equivalent matrix products. With the channels of a pixel adjacent in memory, each row of a convolution window is one run
+of contiguous numbers. Runs are rounded up to whole vector registers: the surplus numbers are multiplied by zeros, or
+added to padding of the kernel's gradient that is never read.
 """
 
 from __future__ import annotations
@@ -16,60 +18,61 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
+from volmin._typing import AnyArray
 from volmin.accelerated.compilation import compiled
 
 LANES = 32
-"""Images that go through the forward pass together."""
+"""Number of images that are interleaved in the forward pass."""
 RUN1, RUN2 = 8, 32
-"""Lengths of a row of the first and the second kernel in the backward pass, of which 5 and 30 numbers count."""
+"""Padded lengths of a row of the first and second kernel in the backward pass; 5 and 30 of the numbers are used."""
 
 _SIDE, _PADDED = 28, 32
-_CHANNELS, _ONCE, _TWICE = (6, 16), 14, 5
-
-Array = NDArray[Any]
+_CHANNELS1, _CHANNELS2, _SIDE1, _SIDE2 = 6, 16, 14, 5
 
 
 @compiled
-def forward(x: Array, weights: tuple[Array, ...], results: tuple[Array, ...]) -> None:
-    """Fill what the layers give, and which of four pooled outputs was the largest: 0, 1 (right), 2 (below), 3 (both).
+def forward(x: AnyArray, weights: tuple[AnyArray, ...], results: tuple[AnyArray, ...]) -> None:
+    """Compute the outputs of both layers, and which output of each pooling window was the largest.
+
+    The four outputs of a window are numbered 0 (top left), 1 (top right), 2 (bottom left) and 3 (bottom right).
 
     Args:
         x: (N, 28, 28) images.
-        weights: kernel (6, 1, 5, 5) and bias (6,) of the first layer, (16, 6, 5, 5) and (16,) of the second.
-        results: to be filled: the first layer, (N, 14, 14, 6), and its places, the second, (N, 16, 5, 5), and its.
+        weights: Kernel (6, 1, 5, 5) and bias (6,) of the first layer, (16, 6, 5, 5) and (16,) of the second.
+        results: Arrays to fill: output (N, 14, 14, 6) and argmax of the first layer, output (N, 16, 5, 5) and argmax of
+            the second. Each argmax has the shape of its output.
     """
     kernel1, bias1, kernel2, bias2 = weights
-    once, places1, twice, places2 = results
+    layer1, argmax1, layer2, argmax2 = results
     images = np.zeros((1, _PADDED, _PADDED * LANES), np.float32)
-    pooled1 = np.empty((_CHANNELS[0], _ONCE, _ONCE * LANES), np.float32)
-    pooled2 = np.empty((_CHANNELS[1], _TWICE, _TWICE * LANES), np.float32)
-    at1, at2 = np.empty(pooled1.shape, np.uint8), np.empty(pooled2.shape, np.uint8)
+    pooled1 = np.empty((_CHANNELS1, _SIDE1, _SIDE1 * LANES), np.float32)
+    pooled2 = np.empty((_CHANNELS2, _SIDE2, _SIDE2 * LANES), np.float32)
+    largest1, largest2 = np.empty(pooled1.shape, np.uint8), np.empty(pooled2.shape, np.uint8)
     for first in range(0, len(x), LANES):
         lanes = min(LANES, len(x) - first)
         for lane in range(lanes):
             for row in range(_SIDE):
                 for column in range(_SIDE):
                     images[0, row + 2, (column + 2) * LANES + lane] = x[first + lane, row, column]
-        _layer(images, kernel1, bias1, pooled1, at1)
-        _layer(pooled1, kernel2, bias2, pooled2, at2)
+        _layer(images, kernel1, bias1, pooled1, largest1)
+        _layer(pooled1, kernel2, bias2, pooled2, largest2)
         for lane in range(lanes):
-            for channel in range(_CHANNELS[0]):
-                for row in range(_ONCE):
-                    for column in range(_ONCE):
-                        once[first + lane, row, column, channel] = pooled1[channel, row, column * LANES + lane]
-                        places1[first + lane, row, column, channel] = at1[channel, row, column * LANES + lane]
-            for channel in range(_CHANNELS[1]):
-                for row in range(_TWICE):
-                    for column in range(_TWICE):
-                        twice[first + lane, channel, row, column] = pooled2[channel, row, column * LANES + lane]
-                        places2[first + lane, channel, row, column] = at2[channel, row, column * LANES + lane]
+            for channel in range(_CHANNELS1):
+                for row in range(_SIDE1):
+                    for column in range(_SIDE1):
+                        layer1[first + lane, row, column, channel] = pooled1[channel, row, column * LANES + lane]
+                        argmax1[first + lane, row, column, channel] = largest1[channel, row, column * LANES + lane]
+            for channel in range(_CHANNELS2):
+                for row in range(_SIDE2):
+                    for column in range(_SIDE2):
+                        layer2[first + lane, channel, row, column] = pooled2[channel, row, column * LANES + lane]
+                        argmax2[first + lane, channel, row, column] = largest2[channel, row, column * LANES + lane]
 
 
 @compiled
-def _layer(x: Array, kernel: Array, bias: Array, pooled: Array, places: Array) -> None:
-    """(I, H, W * LANES) to (O, H', W' * LANES)."""
+def _layer(x: AnyArray, kernel: AnyArray, bias: AnyArray, pooled: AnyArray, argmax: AnyArray) -> None:
+    """One layer for interleaved images: (I, H, W * LANES) to (O, H', W' * LANES)."""
     outputs = np.empty((2, 2, 2 * pooled.shape[2]), np.float32)
     for row in range(pooled.shape[1]):
         for channel in range(0, len(kernel), 2):
@@ -84,17 +87,17 @@ def _layer(x: Array, kernel: Array, bias: Array, pooled: Array, places: Array) -
                             kernel[channel, source, k],
                             kernel[channel + 1, source, k],
                         )
-            for second in range(2):
-                _pool(outputs[second], pooled[channel + second, row], places[channel + second, row])
+            for offset in range(2):
+                _pool(outputs[offset], pooled[channel + offset, row], argmax[channel + offset, row])
 
 
 @compiled
-def _add_row_of_taps(output: Array, other: Array, x: Array, taps: Array, other_taps: Array) -> None:
-    """Add to a row of two channels what one row of their kernels finds in a row of the input."""
-    # Ten weights in registers, and two channels for every number that is read.
+def _add_row_of_taps(output: AnyArray, other: AnyArray, x: AnyArray, taps: AnyArray, other_taps: AnyArray) -> None:
+    """Add the products of one input row and one kernel row to an output row, for two output channels at once."""
+    # The ten weights stay in registers, and each input that is read serves two channels.
     a0, a1, a2, a3, a4 = taps[0], taps[1], taps[2], taps[3], taps[4]
     b0, b1, b2, b3, b4 = other_taps[0], other_taps[1], other_taps[2], other_taps[3], other_taps[4]
-    # A row is whole lanes: said so, the compiler leaves the remainder out, and its registers to the weights.
+    # A row is a multiple of LANES long. Written so, the compiler generates no remainder loop and has enough registers.
     for n in range(len(output) // LANES * LANES):
         x0, x1, x2, x3, x4 = x[n], x[n + LANES], x[n + 2 * LANES], x[n + 3 * LANES], x[n + 4 * LANES]
         output[n] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4
@@ -102,8 +105,8 @@ def _add_row_of_taps(output: Array, other: Array, x: Array, taps: Array, other_t
 
 
 @compiled
-def _pool(outputs: Array, pooled: Array, places: Array) -> None:
-    """The largest of two by two outputs, where it is positive, and its place; the first where several are equal."""
+def _pool(outputs: AnyArray, pooled: AnyArray, argmax: AnyArray) -> None:
+    """ReLU of the maximum of each 2 x 2 window, and the number of that output; the first one if several are equal."""
     for column in range(len(pooled) // LANES):
         for lane in range(LANES):
             at = 2 * column * LANES + lane
@@ -115,73 +118,75 @@ def _pool(outputs: Array, pooled: Array, places: Array) -> None:
             if outputs[1, at + LANES] > largest:
                 largest, place = outputs[1, at + LANES], np.uint8(3)
             pooled[column * LANES + lane] = np.float32(0) if largest < 0 else largest
-            places[column * LANES + lane] = place
+            argmax[column * LANES + lane] = place
 
 
 @compiled
-def backward(grad: Array, x: Array, kernel2: Array, results: tuple[Array, ...], slopes: tuple[Array, ...]) -> None:
-    """Add to the gradients for kernels and biases.
+def backward(
+    grad: AnyArray, x: AnyArray, kernel2: AnyArray, results: tuple[AnyArray, ...], grads: tuple[AnyArray, ...]
+) -> None:
+    """Add the gradients with respect to kernels and biases to ``grads``.
 
     Args:
-        grad: (N, 16, 5, 5) gradient for the second layer.
+        grad: (N, 16, 5, 5) gradient with respect to the output of the second layer.
         x: (N, 28, 28) images.
-        kernel2: the second kernel as (16 * 5 * RUN2,): rows of 5 pixels with 6 channels each, and zeros.
-        results: what ``forward`` has filled.
-        slopes: to be added to: for the first kernel, (6 * 5 * RUN1,) for rows of 5 pixels and entries without meaning,
-            and its bias, (6,), for the second, in the order of ``kernel2``, and its bias, (16,).
+        kernel2: (16 * 5 * RUN2,) second kernel: rows of 5 pixels with 6 channels each, padded with zeros.
+        results: Arrays filled by ``forward``.
+        grads: Arrays to add to: for the first kernel, (6 * 5 * RUN1,), rows of 5 pixels with meaningless padding, and
+            its bias, (6,); for the second kernel, in the order of ``kernel2``, and its bias, (16,).
     """
-    once, places1, twice, places2 = results
-    for_kernel1, for_bias1, for_kernel2, for_bias2 = slopes
-    wide = _ONCE * _CHANNELS[0]
+    layer1, argmax1, layer2, argmax2 = results
+    grad_kernel1, grad_bias1, grad_kernel2, grad_bias2 = grads
+    wide = _SIDE1 * _CHANNELS1
     image = np.zeros(_PADDED * _PADDED + RUN1, np.float32)
-    features, for_features = np.zeros((2, _ONCE * wide + RUN2), np.float32)
+    features, grad_features = np.zeros((2, _SIDE1 * wide + RUN2), np.float32)
     for n in range(len(x)):
-        features[: _ONCE * wide] = once[n].reshape(-1)
-        for_features[:] = 0
-        for channel in range(_CHANNELS[1]):
-            for row in range(_TWICE):
-                for column in range(_TWICE):
-                    if twice[n, channel, row, column] > 0:
-                        slope, place = grad[n, channel, row, column], places2[n, channel, row, column]
-                        for_bias2[channel] += slope
-                        at = (2 * row + place // 2) * wide + (2 * column + place % 2) * _CHANNELS[0]
+        features[: _SIDE1 * wide] = layer1[n].reshape(-1)
+        grad_features[:] = 0
+        for channel in range(_CHANNELS2):
+            for row in range(_SIDE2):
+                for column in range(_SIDE2):
+                    if layer2[n, channel, row, column] > 0:
+                        slope, place = grad[n, channel, row, column], argmax2[n, channel, row, column]
+                        grad_bias2[channel] += slope
+                        at = (2 * row + place // 2) * wide + (2 * column + place % 2) * _CHANNELS1
                         for k in range(5):
                             weights = (5 * channel + k) * RUN2
-                            _add_run(for_kernel2, weights, features, at + k * wide, slope, RUN2)
-                            _add_run(for_features, at + k * wide, kernel2, weights, slope, RUN2)
+                            _add_run(grad_kernel2, weights, features, at + k * wide, slope, RUN2)
+                            _add_run(grad_features, at + k * wide, kernel2, weights, slope, RUN2)
         for row in range(_SIDE):
             for column in range(_SIDE):
                 image[(row + 2) * _PADDED + column + 2] = x[n, row, column]
-        for row in range(_ONCE):
-            for column in range(_ONCE):
-                for channel in range(_CHANNELS[0]):
-                    if once[n, row, column, channel] > 0:
-                        slope = for_features[row * wide + column * _CHANNELS[0] + channel]
-                        place = places1[n, row, column, channel]
-                        for_bias1[channel] += slope
+        for row in range(_SIDE1):
+            for column in range(_SIDE1):
+                for channel in range(_CHANNELS1):
+                    if layer1[n, row, column, channel] > 0:
+                        slope = grad_features[row * wide + column * _CHANNELS1 + channel]
+                        place = argmax1[n, row, column, channel]
+                        grad_bias1[channel] += slope
                         at = (2 * row + place // 2) * _PADDED + 2 * column + place % 2
                         for k in range(5):
-                            _add_run(for_kernel1, (5 * channel + k) * RUN1, image, at + k * _PADDED, slope, RUN1)
+                            _add_run(grad_kernel1, (5 * channel + k) * RUN1, image, at + k * _PADDED, slope, RUN1)
 
 
 def _run_adder(typing_context, target, start, source, begin, factor, length):
-    """``target[start : start + length] += factor * source[begin : begin + length]`` for a constant length.
+    """Code for ``target[start : start + length] += factor * source[begin : begin + length]`` with a constant length.
 
-    A loop would be compiled with a test of whether the arrays overlap, which takes longer than so short a run.
+    A loop would be compiled with a test for overlapping arrays, which takes longer than the few additions.
     """
     vector = ir.VectorType(ir.FloatType(), length.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def place_of(number: int) -> Any:
+        def pointer(number: int) -> Any:
             array = context.make_array(signature.args[number])(context, builder, arguments[number])
             return builder.bitcast(builder.gep(array.data, [arguments[number + 1]]), vector.as_pointer())
 
-        nothing, zero = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+        undefined, zero = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
         mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
-        factors = builder.shuffle_vector(builder.insert_element(nothing, arguments[4], zero), nothing, mask)
-        product = builder.fmul(factors, builder.load(place_of(2), align=4), flags=["contract"])
-        total = builder.fadd(builder.load(place_of(0), align=4), product, flags=["contract"])
-        builder.store(total, place_of(0), align=4)
+        factors = builder.shuffle_vector(builder.insert_element(undefined, arguments[4], zero), undefined, mask)
+        product = builder.fmul(factors, builder.load(pointer(2), align=4), flags=["contract"])
+        total = builder.fadd(builder.load(pointer(0), align=4), product, flags=["contract"])
+        builder.store(total, pointer(0), align=4)
         return context.get_dummy_value()
 
     return types.void(target, types.intp, source, types.intp, types.float32, length), generate

@@ -132,8 +132,8 @@ def audit(
             _check_rows("features", x, given)
             x = x[audited]
             progress = PlainProgress() if verbose and progress is None else progress
-            judge = resolve_model(model, x)
-            fitted = cross_fit(judge, x, codes, len(common), folds=folds, random_state=seed, progress=progress)
+            classifier = resolve_model(model, x)
+            fitted = cross_fit(classifier, x, codes, len(common), folds=folds, random_state=seed, progress=progress)
         inference = infer(fitted.probs, codes, level=level, random_state=seed)
     provenance = {
         "model": _model_name(model) if probs is None else "given probabilities",

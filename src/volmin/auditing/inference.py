@@ -69,8 +69,8 @@ def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> I
     if few:
         size = max(1000, MEASURED_NUMBERS // probs.shape[1])
         rows = np.random.default_rng(random_state).permutation(len(labels))[:size]
-        scatter = identifiability.scatter(clean[rows], bootstraps=20, seed=random_state)
-        measured = conditional_intervals(labels[rows], clean[rows], T, level=level, seed=random_state)
+        scatter = identifiability.scatter(clean[rows], bootstraps=20, random_state=random_state)
+        measured = conditional_intervals(clean[rows], labels[rows], T, level=level, random_state=random_state)
         # With n of N rows, the intervals are too wide by the square root of N / n.
         sampling = _centred(measured, T, joint, shrink=np.sqrt(len(rows) / len(labels)))
     return Inference(

@@ -1,4 +1,7 @@
-"""The command line: one module a command. The only package that uses typer and rich."""
+"""The command line, one module per command. The only package that imports typer and rich.
+
+Modules of commands import everything else inside their functions, so that ``volmin --help`` stays fast.
+"""
 
 from volmin.cli.app import app, main
 

@@ -1,89 +1,167 @@
-"""What the command line does with an audit: load, judge, print, write; and apply a person's decisions."""
+"""``volmin audit``."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from numpy.typing import NDArray
-from rich.console import Console
+import typer
 
-from volmin.auditing import text
-from volmin.auditing.audit import audit
-from volmin.auditing.decisions import apply_decisions
-from volmin.data.images import load_images
-from volmin.data.relabelling import write_corrected_folder, write_corrected_table
-from volmin.data.tables import LabelledTable, load_table
 from volmin.exceptions import DataError, InputError
-from volmin.formatting import duration, terminal_safe
-from volmin.io.arrays import read_array
+
+if TYPE_CHECKING:
+    from volmin import Audit
+    from volmin._typing import AnyArray
+    from volmin.data.tables import LabelledTable
+
+
+def audit(
+    table: Annotated[
+        Path, typer.Argument(help="Table (.csv .tsv .parquet .npz), or folder with one folder of images per class.")
+    ],
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of a table with the labels to audit.")
+    ] = None,
+    images: Annotated[bool, typer.Option("--images", help="The table lists image files to learn from.")] = False,
+    probs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            help="(N, C) class probabilities from a model that has not seen these labels, columns in the sorted order "
+            "of the classes.",
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="(N, F) features to use instead of the columns.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model to train: network (VolMinNet, the default), logistic, forest or boosting."),
+    ] = None,
+    clean: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of a table with the true labels, where they are known.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
+    ] = None,
+    fdr: Annotated[
+        float, typer.Option(min=0, max=1, help="Largest expected share of correct labels among the flagged.")
+    ] = 0.1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the folds, the models and the confidence intervals.")
+    ] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of the process; only large images gain from more than one.")
+    ] = 1,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="Decisions downloaded from the report: write a copy with corrected labels."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results (default: audit); with --apply, path of the corrected copy."),
+    ] = None,
+) -> None:
+    """Estimate how many labels are wrong and which, and correct them after a review."""
+    if apply is not None:
+        _apply(table, label, apply, out)
+        return
+    if probs is not None and features is not None:
+        raise InputError("Give --probs or --features, not both.")
+    from volmin.io.arrays import read_array
+
+    source = _load(table, label, images=images, clean=clean, ignore=ignore or ())
+    if features is not None:
+        source = replace(source, features=read_array(features))
+    found = _audit(source, None if probs is None else read_array(probs), model, seed, threads)
+    command = shlex.join(["volmin", *sys.argv[1:]])
+    found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
+    _show_and_save(found, source, label, fdr, out or Path("audit"))
 
 
 @dataclass(frozen=True)
-class Source:
-    """Labels to audit, with what there is to judge them by and to show of them."""
+class AuditInput:
+    """The labels to audit, the features to learn from, and the examples to show in the report."""
 
     path: Path
-    labels: NDArray[Any]
+    labels: AnyArray
     features: Any
     examples: Any
     names: list[str] | None = None
-    clean: NDArray[Any] | None = None
+    clean: AnyArray | None = None
 
 
-def audit_and_show(
-    path: Path,
-    *,
-    label: str | None,
-    images: bool,
-    probs: Path | None,
-    features: Path | None,
-    model: str | None,
-    clean: str | None,
-    ignore: Sequence[str],
-    fdr: float,
-    seed: int,
-    threads: int,
-    out: Path,
-    command: str,
-) -> None:
-    """Audit the labels of a table or of images, print the findings, and write them to ``out``."""
-    if probs is not None and features is not None:
-        raise InputError("Give --probs or --features, not both.")
-    source = load_source(path, label, images=images, clean=clean, ignore=ignore)
-    found = audit(
+def _load(path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str]) -> AuditInput:
+    from volmin.data.images import load_images
+
+    if path.is_dir() or images:
+        found = load_images(path, label, clean=clean)
+        root = path if path.is_dir() else path.parent
+        names = [str(file.relative_to(root)) for file in found.paths]
+        known = None if found.clean is None else found.clean.to_numpy()
+        return AuditInput(path, found.labels, found.x, found.x.numpy(), names, clean=known)
+    table = _table(path, label, [*ignore, *([clean] if clean else [])])
+    frame = table.frame.select(table.feature_columns)
+    known = None if clean is None else table.frame[clean].to_numpy()
+    return AuditInput(path, table.labels, frame, frame if frame.width else None, clean=known)
+
+
+def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTable:
+    from volmin.data.tables import load_table
+
+    if label is None:
+        raise DataError(f"Name the label column of {path} with --label.")
+    return load_table(path, label, ignore=ignore)
+
+
+def _audit(source: AuditInput, probs: AnyArray | None, model: str | None, seed: int, threads: int) -> Audit:
+    from volmin.auditing import audit
+
+    return audit(
         source.labels,
-        probs=None if probs is None else read_array(probs),
-        features=None if probs is not None else source.features if features is None else read_array(features),
+        probs=probs,
+        features=None if probs is not None else source.features,
         model=model,
         random_state=seed,
         threads=threads,
         verbose=True,
     )
-    found = replace(found, provenance=found.provenance | {"title": f"The labels of {path.name}", "command": command})
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    console.print(found.summary(fdr))
+
+
+def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float, out: Path) -> None:
+    from volmin.auditing import text as words
+    from volmin.cli.terminal import say
+    from volmin.formatting import duration
+
+    say(found.summary(fdr))
     if source.clean is not None:
-        check = found.check(source.clean, fdr)
-        found = replace(found, provenance=found.provenance | {"known": text.check_summary(check)})
-        console.print(text.check_summary(check))
+        known = words.check_summary(found.check(source.clean, fdr))
+        found = replace(found, provenance=found.provenance | {"known": known})
+        say(known)
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)
-    console.print(
-        f"\n{duration(found.provenance['seconds'])}; written to {terminal_safe(str(out))}: report.html, issues.csv,"
-        " labels.parquet, transition.csv, audit.json"
-    )
+    files = "report.html, issues.csv, labels.parquet, transition.csv, audit.json"
+    say(f"\n{duration(found.provenance['seconds'])}; written to {out}: {files}")
     if len(found.issues(fdr)):
-        where = "" if path.is_dir() else f" --label {label}"
-        console.print(
-            f"Next: open {out / 'report.html'}, decide on the flagged labels, download the decisions, and run\n"
-            f"  {terminal_safe(f'volmin audit {path}{where}')} --apply decisions.csv"
+        column = "" if source.path.is_dir() else f" --label {label}"
+        say(
+            f"Next: open {out / 'report.html'}, review the flagged labels, download the decisions, and run\n"
+            f"  volmin audit {source.path}{column} --apply decisions.csv"
         )
 
 
-def apply_and_show(path: Path, label: str | None, decisions: Path, out: Path | None) -> None:
-    """Write a copy of the data in which the labels that a person found wrong are replaced."""
+def _apply(path: Path, label: str | None, decisions: Path, out: Path | None) -> None:
+    """Write a copy of the data in which the labels that the decisions call wrong are replaced."""
+    from volmin.auditing.decisions import apply_decisions
+    from volmin.cli.terminal import say
+    from volmin.data.images import load_images
+    from volmin.data.relabelling import write_corrected_folder, write_corrected_table
+
     out = out or path.with_name(f"{path.stem}-corrected{path.suffix}")
     if out.exists() and out.samefile(path):
         raise DataError(f"{out} is the audited data itself: name another file with --out.")
@@ -97,26 +175,5 @@ def apply_and_show(path: Path, label: str | None, decisions: Path, out: Path | N
         donors = {int(row): int(corrected.donors[row]) for row in corrected.rows}
         write_corrected_table(path, out, table.label, donors)
     counts = ", ".join(f"{count:,} {decision}" for decision, count in corrected.counts.items())
-    print(
-        f"{len(corrected.rows):,} of {len(corrected.labels):,} labels changed (decisions: {counts}). Written to {out}."
-    )
-
-
-def load_source(path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str]) -> Source:
-    """A folder of images per class, a table of images, or a table of features."""
-    if path.is_dir() or images:
-        found = load_images(path, label, clean=clean)
-        root = path if path.is_dir() else path.parent
-        names = [str(file.relative_to(root)) for file in found.paths]
-        known = None if found.clean is None else found.clean.to_numpy()
-        return Source(path, found.labels, found.x, found.x.numpy(), names, clean=known)
-    table = _table(path, label, [*ignore, *([clean] if clean else [])])
-    frame = table.frame.select(table.feature_columns)
-    known = None if clean is None else table.frame[clean].to_numpy()
-    return Source(path, table.labels, frame, frame if frame.width else None, clean=known)
-
-
-def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTable:
-    if label is None:
-        raise DataError(f"Name the label column of {path} with --label.")
-    return load_table(path, label, ignore=ignore)
+    changed, total = len(corrected.rows), len(corrected.labels)
+    say(f"{changed:,} of {total:,} labels changed (decisions: {counts}). Written to {out}.")

@@ -1,83 +1,74 @@
-"""The demonstration: mislabel a small data set, find the noise again, and learn in spite of it."""
+"""``volmin demo``."""
 
 from __future__ import annotations
 
-import tempfile
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
-from volmin import noise
-from volmin.cli.progress import EpochProgress
-from volmin.cli.runs import matrices_side_by_side
-from volmin.data import load_dataset
-from volmin.experiments import run, spec
-from volmin.formatting import duration
-from volmin.io.atomic import write_json
-from volmin.report import RunPage, write_run_report
-from volmin.training import Record
-from volmin.transition import as_matrix
+if TYPE_CHECKING:
+    from rich.table import Table
 
-NOISE = "pair:0.35"
-METHODS = ("volminnet", "cross_entropy")
+    from volmin._typing import Array
+    from volmin.experiments.demo import Demo
 
 
-def run_demo(out: Path, seed: int = 1) -> None:
-    """Train VolMinNet and plain cross-entropy on the same noisy digits; print and write what came of it."""
-    start = time.perf_counter()
-    console = Console(highlight=False)
-    dataset = load_dataset("digits")
-    console.print(f"{len(dataset.train):,} handwritten digits; 35 % of their labels moved to the next digit.")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for report.html and demo.json.")] = Path(),
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the noise, the split, the network and the training.")
+    ] = 1,
+) -> None:
+    """Mislabel 35 % of a small data set, estimate the noise, and train despite it. Takes under a minute."""
+    from volmin.cli.progress import TaskProgress
+    from volmin.experiments.demo import run_demo
 
-    experiments = {
-        name: run.set_up(spec.resolve("digits", NOISE, name, seed=seed), dataset=dataset) for name in METHODS
-    }
-    results, histories = {}, {}
-    for name, experiment in experiments.items():
-        with tempfile.TemporaryDirectory() as folder, EpochProgress(name, experiment.epochs) as progress:
+    print("Handwritten digits; 35 % of the training labels are changed to the next digit.", flush=True)
+    with TaskProgress() as progress:
+        found = run_demo(seed, progress)
+    report = found.write(out)
+    _show(found, report)
 
-            def keep(history: list[Record], name: str = name, progress: EpochProgress = progress) -> None:
-                histories[name] = history
-                progress(history)
 
-            results[name] = run.run(experiment, Path(folder), on_epoch=keep)
+def _show(found: Demo, report: Path) -> None:
+    from volmin.cli.terminal import console, say
+    from volmin.experiments.demo import BASELINE, METHOD
+    from volmin.formatting import duration
 
-    found, plain = (results[name] for name in METHODS)
-    T = noise.parse(NOISE, dataset.num_classes)
-    estimate = as_matrix(experiments["volminnet"].method.transition())  # type: ignore[arg-type]
-    seconds = time.perf_counter() - start
-
-    report, figures = out / "report.html", out / "demo.json"
-    page = RunPage(
-        title="35 % of the labels were wrong",
-        dataset="Handwritten digits",
-        noise=NOISE,
-        classes=dataset.classes,
-        T=T,
-        estimate=estimate,
-        results=results,
-        histories=histories,
-        command=f"volmin demo --seed {seed}",
-    )
-    write_run_report(report, page)
-    write_json(
-        figures,
-        {
-            "accuracy": found["accuracy"],
-            "baseline_accuracy": plain["accuracy"],
-            "transition_error": found["transition_error"],
-            "seconds": seconds,
-        },
-    )
-    console.print()
-    console.print(matrices_side_by_side(T, estimate))
-    console.print()
+    ours, baseline = found.results[METHOD], found.results[BASELINE]
+    shown = console()
+    shown.print()
+    shown.print(_matrices(found.T, found.estimate))
+    shown.print()
     for name, value, remark in (
-        ("error of T", f"{found['transition_error']:.3f}", "(0 is exact, 0.7 is no noise assumed)"),
-        ("noise rate found", f"{found['noise_rate_estimate']:.1%}", ""),
-        ("test accuracy, VolMinNet", f"[bold green]{found['accuracy']:.1%}[/bold green]", ""),
-        ("test accuracy, cross-entropy", f"{plain['accuracy']:.1%}", "(same network, same noisy labels)"),
+        ("error of T", f"{ours['transition_error']:.3f}", "(0: exact; 0.7: assuming no noise)"),
+        ("estimated noise rate", f"{ours['noise_rate_estimate']:.1%}", ""),
+        ("test accuracy, VolMinNet", f"[bold green]{ours['accuracy']:.1%}[/bold green]", ""),
+        ("test accuracy, cross-entropy", f"{baseline['accuracy']:.1%}", "(same network, same noisy labels)"),
     ):
-        console.print(f"{name:<33}{value}   {remark}".rstrip())
-    console.print(f"\n{duration(seconds)}; open {report} to look at it.")
+        shown.print(f"{name:<33}{value}   {remark}".rstrip())
+    say(f"\n{duration(found.seconds)}; open {report} in a browser.")
+
+
+def _matrices(truth: Array, estimate: Array) -> Table:
+    """T and its estimate as percentages; entries below half a percent are dots."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for name in ("", "T that made the noise", "T estimated from the noisy labels"):
+        table.add_column(name, no_wrap=True)
+    header = "".join(f"{j:>3}" for j in range(len(truth)))
+    table.add_row("", f"[dim]{header}[/dim]", f"[dim]{header}[/dim]")
+    for i, rows in enumerate(zip(truth, estimate, strict=True)):
+        table.add_row(f"[dim]{i}[/dim]", *(_shaded(row) for row in rows))
+    return table
+
+
+def _shaded(row: Array) -> str:
+    cells = []
+    for value in row:
+        text = f"{100 * value:3.0f}" if value >= 0.005 else "  ·"
+        style = "bold green" if value >= 0.5 else "yellow" if value >= 0.1 else "dim"
+        cells.append(f"[{style}]{text}[/{style}]")
+    return "".join(cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,12 +15,17 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
+from volmin import progress as library
 from volmin.formatting import duration, terminal_safe
+
+if TYPE_CHECKING:
+    from volmin.experiments.status import RunStatus
 
 _SHOWN = {
     "train_loss": "loss {:.4f}",
@@ -48,14 +53,14 @@ class _WithBar:
 
 
 class EpochProgress(_WithBar):
-    """Shows the epochs of one training; call it with the history after every epoch.
+    """Shows the epochs of one training. Call it with the history after every epoch.
 
     Args:
-        title: what is being trained.
-        epochs: how many there will be.
-        console: where to show it; standard error by default.
-        interval: least number of seconds between two plain lines.
-        quiet: show nothing.
+        title: Description of the training.
+        epochs: Number of epochs.
+        console: Console to print on; standard error by default.
+        interval: Least number of seconds between two plain lines.
+        quiet: Whether to show nothing.
     """
 
     def __init__(
@@ -82,60 +87,112 @@ class EpochProgress(_WithBar):
             self.console.print(line, soft_wrap=True, markup=False)
 
 
-class GridProgress(_WithBar):
-    """Shows many runs as one: epochs done of all, with the time left, and a line for each run that ends.
+class GridProgress:
+    """Shows the progress of a grid: the epochs done in all runs, the time left, and a line for each run that ends.
 
     Args:
-        epochs: of all runs together.
-        done: of those, before this start.
-        console: where to show it; standard error by default.
-        interval: least number of seconds between two plain lines.
+        console: Console to print on; standard error by default.
+        interval: Least number of seconds between two plain lines.
     """
 
-    def __init__(self, epochs: int, done: int, console: Console | None = None, interval: float = 30) -> None:
-        self.epochs, self.before, self.interval = epochs, done, interval
+    def __init__(self, console: Console | None = None, interval: float = 30) -> None:
+        self.interval = interval
         self.console = console or Console(stderr=True, highlight=False)
         self.bar = _bar(self.console)
-        self.task = self.bar.add_task("epochs", total=epochs, completed=done, state="")
-        self.started = self.last_line = time.monotonic()
+        self.task: TaskID | None = None
+        self.before, self.started, self.last_line = 0, 0.0, 0.0
 
-    def update(self, done: int, ended: int, runs: int) -> None:
-        """Epochs done, and how many of the runs have ended."""
-        state = f"{ended} of {runs} runs"
-        self.bar.update(self.task, completed=done, state=state)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def update(self, statuses: Sequence[RunStatus]) -> None:
+        """Show the status of the runs."""
+        done, epochs = (sum(getattr(status, key) for status in statuses) for key in ("epochs_done", "epochs"))
+        state = f"{sum(not status.is_open for status in statuses)} of {len(statuses)} runs"
         now = time.monotonic()
+        if self.task is None:
+            self.task = self.bar.add_task("epochs", total=epochs, completed=done, state=state)
+            self.bar.start()
+            self.before, self.started, self.last_line = done, now, now
+        self.bar.update(self.task, completed=done, state=state)
         if self.console.is_terminal or now - self.last_line < self.interval:
             return
         self.last_line = now
         here = done - self.before
-        left = f"  {duration((self.epochs - done) * (now - self.started) / here)} left" if here > 0 else ""
-        self.console.print(f"{state}  epoch {done:,} of {self.epochs:,}{left}", soft_wrap=True)
+        left = f"  {duration((epochs - done) * (now - self.started) / here)} left" if here > 0 else ""
+        self.console.print(f"{state}  epoch {done:,} of {epochs:,}{left}", soft_wrap=True)
 
-    def finished(self, title: str, outcome: str) -> None:
-        """Say what became of a run."""
-        self.console.print(terminal_safe(f"{title}: {outcome}"), soft_wrap=True, markup=False)
+    def message(self, title: str, text: str) -> None:
+        """Print a line about a run."""
+        self.console.print(terminal_safe(f"{title}: {text}"), soft_wrap=True, markup=False)
+
+
+class TaskProgress:
+    """Shows the progress that library functions report, once a task has taken two seconds.
+
+    An instance is a ``volmin.progress.Progress`` callback for any number of tasks, one after another.
+
+    Args:
+        console: Console to print on; standard error by default.
+        interval: Least number of seconds between two plain lines.
+    """
+
+    patience = 2.0
+    """Seconds that a task may take without being shown."""
+
+    def __init__(self, console: Console | None = None, interval: float = 10) -> None:
+        self.interval = interval
+        self.console = console or Console(stderr=True)
+        self.bar: Progress | None = None
+        self.title: str | None = None
+        self.started = self.last_line = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def __call__(self, title: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        title = terminal_safe(title)
+        if done == 0 or title != self.title:
+            self._stop()
+            self.title, self.started, self.last_line = title, now, now
+        if done > 0 and now - self.started >= self.patience:
+            self._show(done, total, now)
+        if done >= total:
+            self._stop()
+
+    def _show(self, done: int, total: int, now: float) -> None:
+        if self.console.is_terminal:
+            if self.bar is None:
+                self.bar = Progress(*_columns(), console=self.console, transient=True)
+                self.bar.add_task(escape(self.title or ""), total=total)
+                self.bar.start()
+            self.bar.update(self.bar.task_ids[0], completed=done)
+        elif now - self.last_line >= self.interval:
+            self.last_line = now
+            left = duration((total - done) * (now - self.started) / done)
+            self.console.print(f"{self.title}  {done}/{total}  {left} left", soft_wrap=True, markup=False)
+
+    def _stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        self.bar = self.title = None
 
 
 def tracked(items: Iterable[Item], title: str, total: int, console: Console | None = None) -> Iterator[Item]:
-    """The items as they come, with their progress shown once the work has taken two seconds."""
-    console = console or Console(stderr=True)
-    start = shown = time.monotonic()
-    bar = Progress(*_columns(), console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(title, total=total)
-    try:
-        for done, item in enumerate(items, start=1):
-            yield item
-            now = time.monotonic()
-            if now - start < 2:
-                continue
-            bar.start()
-            bar.update(task, completed=done)
-            if not console.is_terminal and now - shown >= 10:
-                shown = now
-                left = duration((total - done) * (now - start) / done)
-                console.print(f"{title}  {done}/{total}  {left} left", soft_wrap=True)
-    finally:
-        bar.stop()
+    """Yield the items and show their progress once the work has taken two seconds."""
+    with TaskProgress(console) as shown:
+        yield from library.tracked(items, title, total, shown)
 
 
 def _bar(console: Console, quiet: bool = False) -> Progress:
@@ -183,4 +240,4 @@ class DownloadProgress(_WithBar):
         self.bar.reset(self.task)
 
     def close(self) -> None:
-        """Nothing to do: leaving the context takes the bar away."""
+        """Nothing to do: leaving the context removes the bar."""

@@ -62,6 +62,11 @@ def load_dataset(
         size: Side that a user's images are resized to; by default that of the median image, within 16..64.
         progress: Callback that reports the progress of downloading and of decoding images.
     """
+    if str(name).removesuffix("/NA") in SOURCES and name not in SOURCES:
+        raise InputError(
+            f"{name} is not a plain data set: volmin.experiments.no_anchors.load_without_anchors trains a network and "
+            "leaves out the likely anchor points."
+        )
     if name not in SOURCES:
         from volmin.data.custom import load_custom
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from volmin._typing import AnyArray, Array, Labels, Numbers
 from volmin.data.images import ImageFiles
+from volmin.data.loaders import check_labels
 from volmin.exceptions import DataError, InputError
-from volmin.validation import validate_labels
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,10 @@ def class_numbers(labels: Numbers, num_rows: int, num_classes: int, path: str | 
     """(N,) labels of a file as int64; a ``DataError`` names the file if they do not fit these rows and classes."""
     try:
         found = np.asarray(labels)
-        if found.shape == (0,) and num_rows == 0:
-            return found.astype(np.int64)
-        return validate_labels(found, num_rows, num_classes)
+        if found.shape != (num_rows,) or found.dtype.kind not in "biu":
+            raise InputError(f"It holds {found.dtype} of shape {found.shape}, but must hold {num_rows} class numbers.")
+        numbers = found.astype(np.int64)
+        check_labels(torch.from_numpy(numbers), num_classes)
     except ValueError as error:  # also NumPy's, for ragged lists
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{path} is damaged or belongs to other data. {error}") from None
+    return numbers

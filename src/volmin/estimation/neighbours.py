@@ -57,13 +57,13 @@ def clusterability(
     X = as_matrix(features)
     if X.ndim != 2 or not np.isfinite(X).all():
         raise InputError(f"features must be a finite (N, D) matrix, but has shape {X.shape} or contains NaN.")
-    if num_classes is None:
-        num_classes = int(np.max(labels)) + 1 if np.size(labels) else 0
-    if not 2 <= num_classes <= MOST_CLASSES:
-        raise InputError(f"num_classes must lie in 2..{MOST_CLASSES} for HOC, but is {num_classes}.")
-    y = validate_labels(labels, len(X), num_classes)
-    if len(X) < max(3, num_classes):
-        raise InputError(f"features has {len(X)} rows; triples of {num_classes} classes need more.")
+    if len(X) < max(3, num_classes or 0):
+        raise InputError(f"features has {len(X)} rows; HOC needs at least 3, and one per class.")
+    y = validate_labels(labels, len(X), MOST_CLASSES if num_classes is None else num_classes)
+    num_classes = int(y.max()) + 1 if num_classes is None else num_classes
+    if not 2 <= num_classes <= min(MOST_CLASSES, len(X)):
+        limit = min(MOST_CLASSES, len(X))
+        raise InputError(f"num_classes must lie in 2..{limit} for HOC with {len(X)} rows, but is {num_classes}.")
     triples = y[neighbour_triples(X, block_rows, random_state)]
     return solve_consensus(*consensus(triples, num_classes))[1]
 

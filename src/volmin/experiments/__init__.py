@@ -1,1 +1,1 @@
-"""Experiments: a run's identity and folder, running it, and the settings of the paper."""
+"""Experiments: the identity of a run, running one or many, and the paper's tables."""

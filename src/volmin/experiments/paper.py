@@ -1,7 +1,7 @@
-"""The paper as data: which runs each of its tables and figures needs, and what was published.
+"""The paper's tables and figures as data: the runs that each of them needs, and the published numbers.
 
-Means and standard deviations are of five runs; with which denominator, the paper does not say. The errors of T are
-drawn in it, not printed, so its figures have no published numbers here.
+Published means and standard deviations are over five runs; the paper does not say with which denominator. Errors of T
+are only plotted in the paper, so that its figures have no published numbers here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOISES = ("sym:0.2", "sym:0.5", "pair:0.2", "pair:0.45")
 
 
 class Published(NamedTuple):
-    """A published mean and standard deviation, as fractions; Clothing1M was run once."""
+    """A published mean and standard deviation, as fractions; Clothing1M was run once and has no deviation."""
 
     mean: float
     std: float | None
@@ -26,7 +26,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: a method, with options where the line is about them."""
+    """A row of a table: a method, with the options that the row is about."""
 
     label: str
     method: str
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """A table or a figure: a run for each row, data set, noise and seed."""
+    """A table or a figure: one run for each row, data set, noise and seed."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class Study:
     noises: tuple[str, ...] = NOISES
     seeds: int = 5
     published: Mapping[tuple[str, str, str], Published] = field(default_factory=dict)
-    """By data set, noise and method."""
+    """Published numbers by data set, noise and method."""
 
     def select(
         self,
@@ -54,7 +54,7 @@ class Study:
         methods: Iterable[str] | None = None,
         seeds: int | None = None,
     ) -> Study:
-        """A part of the study; methods, data sets and noises that the paper does not have may join."""
+        """A part of the study; methods, data sets and noises that the paper does not have may be added."""
         rows = self.rows if methods is None else tuple(row for name in methods for row in self._rows_of(name))
         return replace(
             self,
@@ -68,15 +68,33 @@ class Study:
         return tuple(row for row in self.rows if row.method == method) or (method_row(method),)
 
     def spec(
-        self, row: Row, dataset: str, noise: str, seed: int, preset: str = "official", epochs: int | None = None
+        self,
+        row: Row,
+        dataset: str,
+        noise: str,
+        seed: int,
+        preset: str = "official",
+        epochs: int | None = None,
+        accelerated: bool | None = None,
     ) -> RunSpec:
-        """The run of one cell and seed."""
-        return resolve(dataset, noise, row.method, seed=seed, preset=preset, epochs=epochs, options=row.options)
+        """The run of one cell and seed; ``accelerated`` as in ``spec.resolve``."""
+        return resolve(
+            dataset,
+            noise,
+            row.method,
+            seed=seed,
+            preset=preset,
+            epochs=epochs,
+            options=row.options,
+            accelerated=accelerated,
+        )
 
-    def specs(self, preset: str = "official", epochs: int | None = None) -> list[RunSpec]:
-        """All runs: first the first seed of every cell, so that a table fills evenly."""
+    def specs(
+        self, preset: str = "official", epochs: int | None = None, accelerated: bool | None = None
+    ) -> list[RunSpec]:
+        """All runs, the first seed of every cell first, so that a table fills evenly."""
         return [
-            self.spec(row, dataset, noise, seed, preset, epochs)
+            self.spec(row, dataset, noise, seed, preset, epochs, accelerated)
             for seed in range(1, self.seeds + 1)
             for dataset in self.datasets
             for noise in self.noises
@@ -109,7 +127,7 @@ def _rows(*names: str) -> tuple[Row, ...]:
 
 
 _COMPARED = _rows("decoupling", "mentornet", "co_teaching", "forward", "t_revision", "dmi", "dual_t", "volminnet")
-# Forward's T is what the paper calls a T-estimator: by the 3 % percentile, or by the largest posterior.
+# The paper's T-estimator is Forward's estimate of T: by the 3 % percentile, or by the largest posterior.
 _WITH_T = (
     Row("Anchors, largest", "forward", {"estimator": "max"}),
     Row("Anchors, 3 %", "forward"),
@@ -171,7 +189,7 @@ cifar100/NA  dual_t       56.99±1.00  42.04±1.96  59.07±3.79  36.95±3.19
 cifar100/NA  volminnet    63.40±1.25  51.04±1.23  64.88±1.87  56.07±3.35
 """
 
-# All but VolMinNet's number are quoted in the paper from the one on part-dependent noise.
+# The paper quotes all numbers but VolMinNet's from the paper on part-dependent noise.
 _TABLE_2 = """
 clothing1m  decoupling   54.53
 clothing1m  mentornet    56.79
@@ -243,7 +261,7 @@ STUDIES: dict[str, Study] = {
 
 
 def study(name: str) -> Study:
-    """A study by name."""
+    """The named study."""
     if name not in STUDIES:
-        raise InputError(f"There is no {name!r} to reproduce. Choose one of: {', '.join(STUDIES)}, figure1, figure3.")
+        raise InputError(f"Unknown table or figure {name!r}. Choose one of: {', '.join(STUDIES)}, figure1, figure3.")
     return STUDIES[name]

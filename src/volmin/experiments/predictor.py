@@ -16,10 +16,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from volmin import methods, networks
-from volmin.data import DataError, TensorLoader
+from volmin._typing import AnyArray, Array
 from volmin.data.dataset import standardize
 from volmin.data.images import decode
 from volmin.data.tables import TableEncoder, read_table
+from volmin.exceptions import DataError
 from volmin.io.sealed import read_sealed_json
 from volmin.methods.base import Method
 from volmin.training import clean_probs
@@ -30,37 +31,36 @@ Rows = str | Path | pl.DataFrame | Sequence[str | Path] | ArrayLike
 
 
 class TrainedRun:
-    """The classifier and the transition matrix that a run has learned."""
+    """The classifier and the transition matrix of a finished run."""
 
     def __init__(self, method: Method, encoding: dict[str, Any]) -> None:
         self.method = method.eval()
         self.classes: tuple[Any, ...] = tuple(encoding["classes"])
-        """What the columns of ``predict_proba`` stand for: labels as they were given."""
+        """Labels of the columns of ``predict_proba``, as they were given."""
         self._shape = tuple(encoding["shape"])
         self._mean, self._std = encoding["mean"], encoding["std"]
         self._table = None if encoding["table"] is None else TableEncoder.from_json(encoding["table"])
         if self._table and (len(self._table.feature_names),) != self._shape:
-            raise DataError(f"The encoding of the table does not give rows of the shape {self._shape} of the network.")
+            raise DataError(f"The table's encoding does not give rows of the network's input shape {self._shape}.")
 
     @property
-    def transition(self) -> NDArray[np.float64] | None:
-        """(C, C) ``T[i, j] = P(noisy = classes[i] | clean = classes[j])``, where the method has one."""
+    def transition(self) -> Array | None:
+        """(C, C) ``T[i, j] = P(noisy = classes[i] | clean = classes[j])``; None if the method has no T."""
         with torch.no_grad():
             T = self.method.transition()
         return None if T is None else T.double().numpy()
 
-    def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
+    def predict_proba(self, rows: Rows) -> Array:
         """(N, C) posteriors of the clean label.
 
         Args:
-            rows: for a run on a table, a table (its path, or a data frame of polars or pandas) with the same columns;
-                for a run on images, paths of image files; for any run, an array of inputs as the data set has them.
+            rows: New rows. For a run on a table, a table with the same columns (a path, or a data frame of polars or
+                pandas); for a run on images, paths of image files; for any run, an array of the data set's inputs.
         """
         x = standardize(self._inputs(rows), self._mean, self._std)
-        loader = TensorLoader(x, torch.zeros(len(x)), PREDICTION_BATCH)
-        return clean_probs(self.method, (batch.x for batch in loader)).double().numpy()
+        return clean_probs(self.method, x.split(PREDICTION_BATCH)).double().numpy()
 
-    def predict(self, rows: Rows) -> NDArray[Any]:
+    def predict(self, rows: Rows) -> AnyArray:
         """(N,) most probable clean labels."""
         return np.array(self.classes)[self.predict_proba(rows).argmax(axis=1)]
 
@@ -80,17 +80,17 @@ class TrainedRun:
         except OSError as error:
             raise DataError(f"{path} cannot be read as an image: {error}") from None
 
-    def _array(self, values: NDArray[Any]) -> Tensor:
+    def _array(self, values: AnyArray) -> Tensor:
         if values.shape[1:] != self._shape or values.dtype.kind not in "biuf":
             shape = ", ".join(map(str, self._shape))
             raise DataError(f"Rows must be numbers of shape (N, {shape}), but are {values.dtype} of {values.shape}.")
         if self._mean and values.dtype != np.uint8:
-            raise DataError(f"Images must hold the bytes of their files (uint8, 0..255), but are {values.dtype}.")
+            raise DataError(f"Images must be unscaled bytes (uint8, 0..255), but are {values.dtype}.")
         return torch.from_numpy(np.ascontiguousarray(values if self._mean else values.astype(np.float32)))
 
 
 def _frame(rows: Any) -> pl.DataFrame:
-    """A data frame of polars, also from one of pandas, whose missing values are NaN in any column."""
+    """A polars data frame, from polars or from pandas, where missing values are NaN in any column."""
     if isinstance(rows, pl.DataFrame):
         return rows
     columns = {name: [None if value != value else value for value in rows[name]] for name in rows.columns}
@@ -98,21 +98,23 @@ def _frame(rows: Any) -> pl.DataFrame:
 
 
 def load_run(folder: str | Path, method: type[Method] | None = None) -> TrainedRun:
-    """What the run in ``folder`` has learned, ready for new rows.
+    """The classifier that a finished run has trained.
 
     Args:
-        folder: a finished run's folder.
-        method: the class of the method, for a run with one from outside this package, which is never imported by name.
+        folder: Folder of the run.
+        method: Class of the method, needed for a method from outside this package, which is never imported by name.
     """
     folder = Path(folder)
     if not (folder / "result.json").is_file():
-        what = "has not finished: the command that began it goes on" if folder.is_dir() else "does not exist"
+        what = "has not finished: resume it with the command that started it" if folder.is_dir() else "does not exist"
         raise DataError(f"The run {folder} {what}.")
     read_sealed_json(folder / "result.json", files=True)
     try:
         spec, encoding = (json.loads((folder / name).read_text("utf-8")) for name in ("spec.json", "encoder.json"))
         if method is None and spec["method"] not in methods.names():
-            raise DataError(f"The run {folder} has a method from outside, {spec['method']}: pass its class (method=).")
+            raise DataError(
+                f"The method of the run {folder}, {spec['method']}, is not part of volmin: pass its class (method=)."
+            )
         kind = method or methods.get(spec["method"])
         with torch.random.fork_rng():
             net = networks.build(spec["network"], tuple(encoding["shape"]), len(encoding["classes"]))

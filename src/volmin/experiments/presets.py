@@ -1,4 +1,4 @@
-"""Published settings: the paper's text and the authors' code differ, so both are presets."""
+"""Presets: the settings of the paper's text, those of the authors' code, which differ, and fast ones for CPUs."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from volmin.methods.base import Method
 from volmin.training import Recipe
 
 NO_ANCHORS = "/NA"
-"""Ends the names of data sets without their likely anchor points; they are learned like the whole ones."""
+"""Suffix of the names of data sets without their likely anchor points, which share the presets of the whole ones."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How a data set is learned: network, recipe, and options of single methods."""
+    """The settings for a data set: network, recipe, and options of single methods."""
 
     network: str
     recipe: Recipe
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     published: bool = True
-    """Whether the methods' authors give their settings for data of this size."""
+    """Whether the recipe is a published one, to which the published lengths of training of other methods apply."""
     augmentation: str | None = None
-    """What happens to training images."""
+    """Augmentation of training images, by its name in ``volmin.data.AUGMENTATIONS``."""
     image_side: int | None = None
-    """Another size for images that are decoded when needed."""
+    """Side in pixels to which images that are decoded on demand are resized."""
     pretrained: bool = False
-    """Whether training starts from ImageNet weights, which lie in the data directory."""
+    """Whether training starts from ImageNet weights in the data directory."""
 
     def recipe_for(self, method: type[Method]) -> Recipe:
-        """The recipe with what the method's authors do otherwise; the length of training only where it is published."""
+        """The recipe with the changes of the method's authors; their length of training only if it is published."""
         return replace(self.recipe, **{"selection": "loss"} | method.author_settings(lengths=self.published))
 
 
-# Adam's default step is 1e-3, which is what the paper's text says of T on MNIST; the code sets 1e-2.
+# The paper's text steps T on MNIST with Adam's default rate of 1e-3; the code sets 1e-2.
 _MNIST_PAPER = Recipe(epochs=60, weight_decay=1e-3, transition_lr=1e-3)
 _MNIST_OFFICIAL = Recipe(epochs=60, weight_decay=1e-4, transition_lr=1e-2)
-# T on CIFAR-10 is stepped like the network, on CIFAR-100 by Adam.
+# T is optimised like the network on CIFAR-10, and by Adam on CIFAR-100.
 _CIFAR10_PAPER = Recipe(
     epochs=150, weight_decay=1e-3, milestones=(30, 60), transition_optimizer="sgd", transition_lr=0.01
 )
 _CIFAR10_OFFICIAL = replace(_CIFAR10_PAPER, epochs=80, weight_decay=1e-4)
 _CIFAR100_PAPER = Recipe(epochs=150, weight_decay=1e-3, milestones=(30, 60), transition_lr=1e-3)
 _CIFAR100_OFFICIAL = replace(_CIFAR100_PAPER, epochs=80, weight_decay=1e-4, transition_lr=1e-2)
-# Short trainings for CPUs: the learning rate rises to a high peak and falls to zero, and images are small at first.
+# Short training for CPUs: the learning rate rises to a high peak and falls to zero, and images are small at first.
 _CIFAR10_FAST = Preset(
     "cifar_cnn",
     Recipe(epochs=12, batch_size=256, lr=0.2, weight_decay=5e-4, schedule="one_cycle", transition_lr=2e-2),
@@ -66,24 +66,24 @@ _SMALL_IMAGES = Preset(
     augmentation="crop_flip",
 )
 _MNIST_FAST = Recipe(epochs=10, lr=0.05, weight_decay=5e-4, schedule="one_cycle", transition_lr=2e-2)
-# Digits are not in the paper: a rate that suits 11 steps an epoch, the same under every name.
+# Digits are not in the paper: one preset, with a learning rate for 11 steps per epoch, under every name.
 _DIGITS = Preset(
     "mlp",
     Recipe(epochs=150, lr=0.05, weight_decay=1e-3),
-    # The authors' 1e-6 is for thousands of steps.
+    # The authors' 1e-6 is meant for thousands of steps.
     options={"dmi": {"dmi_lr": 1e-3}},
     published=False,
 )
-# The one stage of paper and code (warm_up=0) ends in a local optimum for some seeds with pair:0.45.
-# Fashion-MNIST is not in the paper; it is learned like MNIST.
+# Without warm-up, as in the paper and the code, some seeds end in a local optimum with pair:0.45.
+# Fashion-MNIST is not in the paper; it uses the presets of MNIST.
 _MNIST = {
     "paper": Preset("lenet5", _MNIST_PAPER, {"volminnet": {"warm_up": 1 / 30}}),
     "official": Preset("lenet5", _MNIST_OFFICIAL, {"volminnet": {"init": -2.0, "warm_up": 1 / 30}}),
-    # After one epoch the posteriors of some seeds are still so flat that their minimum volume is the identity.
+    # After one epoch, the posteriors of some seeds are still so flat that their minimum-volume T is the identity.
     "fast": Preset("lenet5", _MNIST_FAST, {"volminnet": {"warm_up": 0.2}}, published=False),
 }
 
-# Published for VolMinNet in the paper's text alone; two milestones at once divide the rates by a hundred.
+# Published in the paper's text only. Two milestones at the same epoch divide the learning rates by a hundred.
 _CLOTHING1M = Preset(
     "resnet50",
     Recipe(
@@ -94,9 +94,9 @@ _CLOTHING1M = Preset(
     augmentation="inner_crop_flip",
     pretrained=True,
 )  # fmt: skip
-# Small images and a small network, for a look on a CPU.
+# Small images and a small network, for a quick trial on a CPU.
 _CLOTHING1M_FAST = replace(_SMALL_IMAGES, augmentation="inner_crop_flip", image_side=64)
-# Data of one's own: the recipe follows its size, the same under every name.
+# The user's own data: one preset under every name, with a recipe that depends on the number of rows.
 _TABLE = Preset("mlp", Recipe.for_rows(1000), options=_DIGITS.options, published=False)
 _IMAGES = replace(_TABLE, network="fast_cnn")
 
@@ -122,7 +122,7 @@ PRESETS: dict[str, dict[str, Preset]] = {
 
 
 def find(dataset: str, preset: str, rows: int | None = None) -> Preset:
-    """The preset of a data set by name; for data of one's own, with a recipe for so many training rows."""
+    """The named preset of a data set; for the user's own data, with a recipe for ``rows`` training rows."""
     whole = dataset.removesuffix(NO_ANCHORS)
     if whole not in PRESETS:
         raise InputError(f"Unknown data set {dataset!r}. Choose one of: {', '.join(PRESETS)}.")

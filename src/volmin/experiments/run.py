@@ -5,29 +5,22 @@ A folder with ``result.json`` is finished, and running it again does nothing; on
 
 from __future__ import annotations
 
-import json
-import platform
-import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import Tensor
 
 from volmin import methods, networks, noise
+from volmin._typing import Array, Labels
 from volmin.data import (
     AUGMENTATIONS,
     Augmentation,
-    DataError,
     Dataset,
     ImageFiles,
     ImageLoader,
@@ -35,13 +28,16 @@ from volmin.data import (
     TensorLoader,
     split_with,
 )
-from volmin.exceptions import DamagedFileError, InputError
-from volmin.experiments import no_anchors as anchors
+from volmin.data.loaders import Loader
+from volmin.exceptions import DataError
+from volmin.experiments import acceleration, provenance
+from volmin.experiments.folder import CHECKPOINT, MetricsFile, WarningsFile, read_result, write_result
+from volmin.experiments.source import load_named
 from volmin.experiments.spec import RunSpec
-from volmin.io.atomic import replace_file, write_json, write_text
+from volmin.io.atomic import write_json
 from volmin.io.locks import only_process
-from volmin.io.sealed import read_sealed_json, write_sealed_json
 from volmin.methods.base import Method
+from volmin.progress import Progress
 from volmin.training import Record, clean_probs, fit, selected, selection_rule, thread_limit
 from volmin.training.devices import OneDevice
 from volmin.transition import log_volume, transition_error
@@ -51,12 +47,9 @@ if TYPE_CHECKING:
 
 EVALUATION_BATCH = 1000
 IMAGE_FILES_BATCH = 128
-"""Rows of a batch of large images, for the memory that they take."""
+"""Rows per evaluation batch of images that are decoded from files, limited by memory."""
 REPORTED_SHARE = 1 / 20
-"""Methods without validation report the mean accuracy of so many of their epochs, as their authors do: 10 of 200."""
-
-
-InOrder = TensorLoader | ImageLoader
+"""Share of the last epochs whose mean accuracy is reported for methods without validation; the authors': 10 of 200."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +58,40 @@ class Experiment:
 
     spec: RunSpec
     dataset: Dataset
-    T: NDArray[np.float64] | None
-    """(C, C) the matrix behind the noisy labels, where it is known."""
+    T: Array | None
+    """(C, C) transition matrix of the noisy labels, where it is known."""
     method: Method
-    train: InOrder
-    validation: InOrder
-    test: InOrder
+    train: Loader
+    validation: Loader
+    test: Loader
 
     @property
     def epochs(self) -> int:
         return sum(phase.epochs for phase in self.method.phases(self.spec.recipe))
 
 
-def set_up(spec: RunSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Experiment:
-    """Load the data, draw the noise and build the method. Writes nothing below the folder of runs."""
-    dataset = dataset or anchors.load_dataset(spec.dataset, data_dir)
+def set_up(
+    spec: RunSpec,
+    data_dir: Path | None = None,
+    dataset: Dataset | None = None,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Load the data, draw the noise and build the method. Writes nothing below the folder of runs.
+
+    Args:
+        spec: Run to set up.
+        data_dir: Folder with the official files of the data set, and with pretrained weights.
+        dataset: The data, if they are loaded already.
+        progress: Callback for the preparation of the data.
+    """
+    dataset = dataset or load_named(spec.dataset, data_dir, accelerated=spec.accelerated, progress=progress)
     if spec.image_side is not None:
         dataset = dataset.resized(spec.image_side)
     noisy, T = _noisy_labels(dataset, spec)
     split = split_with(dataset.train, noisy, spec.seed)
     with torch.random.fork_rng():
         torch.manual_seed(spec.seed)
-        net = networks.build(spec.network, dataset.input_shape, dataset.num_classes)
+        net = acceleration.build_network(spec.network, dataset.input_shape, dataset.num_classes, spec.accelerated)
         if spec.pretrained:
             networks.load_weights(net, _pretrained_weights(spec.network, data_dir))
         method = methods.get(spec.method)(net, dataset.num_classes, **spec.options)
@@ -101,15 +106,15 @@ def _loader(
     batch_size: int | None,
     normalize: Callable[[Tensor], Tensor],
     augment: Augmentation | None = None,
-) -> InOrder:
-    """Batches of images in files or of tensors in memory; for evaluation without a given size."""
+) -> Loader:
+    """Batches of images in files or of tensors in memory; without a batch size, of a size for evaluation."""
     if isinstance(part.x, ImageFiles):
         return ImageLoader(part.x, part.y, batch_size or IMAGE_FILES_BATCH, normalize=normalize, augment=augment)
     return TensorLoader(part.x, part.y, batch_size or EVALUATION_BATCH, normalize=normalize, augment=augment)
 
 
 def _pretrained_weights(network: str, data_dir: Path | None) -> Path:
-    """The checkpoint of ImageNet weights beside the data, by the name that it has where it comes from."""
+    """The checkpoint of ImageNet weights in the data directory, under torchvision's name for it."""
     candidates = sorted(Path(data_dir or ".").glob(f"{network}*"))
     found = [path for path in candidates if path.suffix in (".pth", ".safetensors")]
     if not found:
@@ -120,8 +125,8 @@ def _pretrained_weights(network: str, data_dir: Path | None) -> Path:
     return found[-1]
 
 
-def _noisy_labels(dataset: Dataset, spec: RunSpec) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """The labels to learn from, and the matrix behind them: what was drawn, or what came with the data."""
+def _noisy_labels(dataset: Dataset, spec: RunSpec) -> tuple[Labels, Array | None]:
+    """The labels to learn from and their transition matrix, drawn or given with the data."""
     if dataset.noisy is not None:
         return dataset.noisy, noise.measured(dataset.noisy, dataset.train.y, dataset.num_classes)
     T = noise.parse(spec.noise, dataset.num_classes, spec.seed)
@@ -137,14 +142,24 @@ def run(
     fabric: OneDevice | Fabric | None = None,
     on_epoch: Callable[[list[Record]], None] | None = None,
 ) -> dict[str, Any]:
-    """Train, and write the run's folder below ``out``; returns the content of its ``result.json``."""
+    """Train, and write the run's folder below ``out``.
+
+    Args:
+        experiment: What to train.
+        out: Folder of the run folders.
+        fabric: Device or devices, launched; by default one device.
+        on_epoch: Callback that gets the history after every epoch.
+
+    Returns:
+        The content of ``result.json``.
+    """
     spec = experiment.spec
     folder = spec.folder(out)
     if (result := read_result(folder)) is not None:
         return result
     fabric = fabric or OneDevice()
-    versions = _versions()  # of what is about to run: a checkout may move on before it ends
-    metrics = _MetricsFile(folder / "metrics.jsonl")
+    versions = provenance.versions(spec)  # before training: the source checkout may change while it runs
+    metrics = MetricsFile(folder)
 
     def after_epoch(history: list[Record]) -> None:
         if fabric.is_global_zero:
@@ -153,64 +168,51 @@ def run(
                 on_epoch(history)
 
     test = experiment.test.to(fabric.device)
-    checkpoint = folder / "checkpoint.ckpt"
     with only_process(folder) if fabric.is_global_zero else nullcontext(), thread_limit(spec.threads):
         if fabric.world_size == 1 and (result := read_result(folder)) is not None:
-            return result  # another process finished it just now
+            return result  # another process has finished it in the meantime
         if fabric.is_global_zero:
             write_json(folder / "spec.json", spec.as_json())
-        history = fit(
-            experiment.method,
-            experiment.train,
-            experiment.validation,
-            spec.recipe,
-            checkpoint,
-            seed=spec.seed,
-            fabric=fabric,
-            measure=lambda: _test_figures(experiment.method, test, experiment.T),
-            on_epoch=after_epoch,
-        )
-        result = _result(experiment, history) | {"versions": versions}
+        kept = WarningsFile(folder)
+        add = kept.add if fabric.is_global_zero else None
+        with _recorded_warnings(add), acceleration.thread_share(experiment.method, spec.accelerated):
+            history = fit(
+                experiment.method,
+                experiment.train,
+                experiment.validation,
+                spec.recipe,
+                folder / CHECKPOINT,
+                seed=spec.seed,
+                fabric=fabric,
+                measure=lambda: _test_figures(experiment.method, test, experiment.T),
+                on_epoch=after_epoch,
+            )
+        result = _result(experiment, history) | {"warnings": kept.texts, "versions": versions}
         if fabric.is_global_zero:
             metrics.update(history)
-            _write(folder, experiment, result)
-            checkpoint.unlink(missing_ok=True)
+            write_result(folder, experiment.method, experiment.dataset.encoding(), result)
     return result
 
 
-def read_result(folder: Path, files: bool = False) -> dict[str, Any] | None:
-    """The result of a finished run, or None; a damaged one is refused, and if asked so are damaged files beside it."""
-    path = folder / "result.json"
-    return read_sealed_json(path, files) if path.exists() else None
+@contextmanager
+def _recorded_warnings(add: Callable[[str], None] | None) -> Iterator[None]:
+    """Hand the text of every warning to ``add``, and still show it as before."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def add_and_show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+            if add is not None and issubclass(category, UserWarning):
+                add(str(message))
+            show(message, category, *place, **options)
+
+        warnings.showwarning = add_and_show
+        yield
 
 
-def tidy(folder: Path) -> None:
-    """Clear away what a process leaves that was killed just after it wrote its result."""
-    checkpoint = folder / "checkpoint.ckpt"
-    if checkpoint.exists():
-        with suppress(OSError), only_process(folder):
-            checkpoint.unlink()
-
-
-def read_metrics(folder: Path) -> list[Record]:
-    """The epochs that a run has recorded. A last line that was cut off is left out, as resuming will write it anew."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return []
-    content = path.read_bytes()
-    try:
-        records = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-        if not all(isinstance(record["seconds"], float) for record in records):
-            raise InputError("seconds are not numbers")
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DamagedFileError(f"{path} is damaged ({error}): delete it; resuming the run writes it anew.") from None
-    return records
-
-
-def _test_figures(method: Method, test: InOrder, T: NDArray[np.float64] | None) -> dict[str, float]:
+def _test_figures(method: Method, test: Loader, T: Array | None) -> dict[str, float]:
     method.eval()
     with torch.inference_mode():
-        # Labels come with the batches: images that cannot be read are not among them.
+        # Labels are taken from the batches, which leave out images that cannot be read.
         hits = torch.cat([(method(batch.x).softmax(1).argmax(1) == batch.y).cpu() for batch in test])
     figures = {"accuracy": hits.double().mean().item()}
     with torch.no_grad():
@@ -250,6 +252,7 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
         "epochs": len(history),
         "seconds": sum(record["seconds"] for record in history),
         "seconds_per_epoch": fmean(record["seconds"] for record in history),
+        "accelerated": experiment.spec.accelerated,
     }
 
 
@@ -258,32 +261,14 @@ def _unreadable_images(experiment: Experiment) -> int:
     return sum(len(loader.unreadable) for loader in loaders if isinstance(loader, ImageLoader))
 
 
-def _versions() -> dict[str, str | None]:
-    packages = {name: version(name) for name in ("volmin", "torch", "numpy")}
-    return packages | {"python": platform.python_version(), "commit": _commit()}
-
-
-@cache
-def _commit() -> str | None:
-    """The commit of a source checkout, marked where files were changed; None for an installed package."""
-    source = Path(__file__).parents[2]
-    if not (source.parent / ".git").exists():
-        return None
-    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 _ENOUGH_FOR_PRIORS = 10_000
-"""Inputs that tell how frequent classes are to half a percent: all of CIFAR would take a large network minutes."""
+"""Inputs that determine class priors to half a percent; all of CIFAR would take a large network minutes."""
 
 
 def _noise_rate(experiment: Experiment) -> float | None:
-    """``1 - sum_j P(clean = j) T[j, j]``, with the priors that the classifier finds on training inputs.
+    """``1 - sum_j P(clean = j) T[j, j]``, with the class priors that the classifier finds on training inputs.
 
-    Some ten thousand of them stand for all; where images are decoded when needed, those held out for validation do.
+    About ten thousand inputs are used; images that are decoded on demand are those of the validation part.
     """
     method = experiment.method
     with torch.no_grad():
@@ -296,37 +281,3 @@ def _noise_rate(experiment: Experiment) -> float | None:
         inputs = TensorLoader(train.x[::every], train.y[::every], train.batch_size, normalize=train.normalize)
     priors = clean_probs(method, (batch.x for batch in inputs.to(T.device))).mean(0)
     return 1 - (priors * T.diagonal().cpu()).sum().item()
-
-
-def _write(folder: Path, experiment: Experiment, result: dict[str, Any]) -> None:
-    """The artefacts first and ``result.json`` last: its presence says that all of them are complete."""
-    method = experiment.method
-    with torch.no_grad():
-        T = method.transition()
-    if T is not None:
-        with replace_file(folder / "transition.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, T.cpu().numpy())
-    with replace_file(folder / "model.safetensors") as temporary:
-        save_file({name: value.contiguous() for name, value in method.state_dict().items()}, temporary)
-    write_json(folder / "encoder.json", experiment.dataset.encoding())
-    beside = sorted(path.name for path in folder.iterdir() if path.name in _ARTEFACTS)
-    write_sealed_json(folder / "result.json", result, beside)
-
-
-_ARTEFACTS = ("spec.json", "encoder.json", "transition.npy", "model.safetensors", "metrics.jsonl")
-
-
-class _MetricsFile:
-    """A line per epoch. A process first writes the whole history anew, since a killed run may have lost a line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.written = path, 0
-
-    def update(self, history: list[Record]) -> None:
-        lines = "".join(json.dumps(record) + "\n" for record in history[self.written :])
-        if self.written == 0:
-            write_text(self.path, lines)
-        else:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(lines)
-        self.written = len(history)

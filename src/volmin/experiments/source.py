@@ -1,4 +1,4 @@
-"""Where a run's data and labels come from, and what identifies them."""
+"""Where the data and labels of a run come from, and what identifies them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,59 @@ from typing import Any
 import numpy as np
 
 from volmin import data
-from volmin.data import DataError, Dataset, load_dataset
+from volmin.data import Dataset
 from volmin.data.custom import check_path
 from volmin.data.label_files import find_labels, number_labels, read_label_sets, read_labels
-from volmin.exceptions import InputError
-from volmin.experiments import no_anchors as anchors
+from volmin.exceptions import DataError, InputError
+from volmin.experiments.no_anchors import load_without_anchors
 from volmin.experiments.presets import NO_ANCHORS
 from volmin.noise import NONE
+from volmin.progress import Progress
+
+
+def load_named(
+    name: str, data_dir: Path | None = None, *, accelerated: bool = False, progress: Progress | None = None
+) -> Dataset:
+    """The data set that a spec names, with or without its likely anchor points.
+
+    Args:
+        name: Name of a data set, followed by ``/NA`` for the version without likely anchor points.
+        data_dir: Folder with the official files; by default they are downloaded once.
+        accelerated: Whether the network that scores a ``/NA`` set may be an accelerated one.
+        progress: Callback for the training of that network.
+    """
+    whole = name.removesuffix(NO_ANCHORS)
+    if whole == name:
+        return data.load_dataset(name, data_dir)
+    return load_without_anchors(whole, data_dir, accelerated=None if accelerated else False, progress=progress)
 
 
 @dataclass(frozen=True)
-class Source:
-    """A data set by name, or a file or folder of one's own; and maybe noisy labels from a file."""
+class DataSource:
+    """A named data set or the user's own table or images, and optionally noisy labels from a file."""
 
     name: str
+    """Name of a data set, or path of the user's own data."""
     data_dir: Path | None = None
+    """Folder with the official files of a named data set."""
     label: str | None = None
+    """Column of a table with the given labels."""
     clean: str | None = None
+    """Column of a table with the true labels, where they are known."""
     ignore: tuple[str, ...] = ()
+    """Columns of a table to leave out of the features."""
     labels: str | None = None
     """Noisy labels of a named data set's training part: ``FILE`` or ``FILE:KEY``."""
     images: bool = False
-    """Whether a table names image files, to be learned from."""
+    """Whether a table lists image files to learn from."""
     size: int | None = None
-    """The side that images of one's own are resized to."""
+    """Side in pixels to which the user's own images are resized."""
 
     def __post_init__(self) -> None:
         if self.path is not None and self.labels:
-            raise DataError(f"{self.path} holds its own labels: leave out --labels, and name columns of a table.")
+            raise DataError(
+                f"{self.path} holds its own labels: leave out --labels, and name the columns of a table with --label."
+            )
         if self.path is None and (self.label or self.clean or self.ignore or self.images or self.size):
             raise DataError(
                 f"{self.name} has no columns to choose from, and its own images: leave out --label, --clean, --ignore, "
@@ -47,53 +72,56 @@ class Source:
 
     @property
     def path(self) -> Path | None:
-        """The file or folder of one's own."""
+        """The user's own file or folder; None for a named data set."""
         return None if self.name.removesuffix(NO_ANCHORS) in data.names() else check_path(self.name)
 
     @property
     def kind(self) -> str:
-        """What presets know: the name of a data set, ``table`` or ``images``."""
+        """The key of the presets: the name of a data set, ``table`` or ``images``."""
         if self.path is None:
             return self.name
         return "images" if self.images or self.path.is_dir() else "table"
 
     @property
     def rows(self) -> int | None:
-        """The number of training rows, for data whose recipe follows its size."""
-        return None if self.path is None else len(self.dataset.train)
+        """The number of training rows of the user's own data, on which their recipe depends."""
+        return None if self.path is None else len(self._local.train)
 
-    @cached_property
-    def dataset(self) -> Dataset:
-        """The data, with labels from a file in place."""
+    def load(self, *, accelerated: bool = False, progress: Progress | None = None) -> Dataset:
+        """The data, with the labels from a file if there is one; the arguments are those of ``load_named``."""
         if self.path is not None:
-            return load_dataset(
-                self.path, label=self.label, clean=self.clean, ignore=self.ignore, images=self.images, size=self.size
-            )
-        found = anchors.load_dataset(self.name, self.data_dir)
+            return self._local
+        found = load_named(self.name, self.data_dir, accelerated=accelerated, progress=progress)
         return found if self.labels is None else _with_labels(found, self.labels)
 
+    @cached_property
+    def _local(self) -> Dataset:
+        return data.load_dataset(
+            self.name, label=self.label, clean=self.clean, ignore=self.ignore, images=self.images, size=self.size
+        )
+
     def check_noise(self, noise: str | None) -> str:
-        """The noise to draw: none where labels are noisy already, pair:0.45 where they are clean."""
+        """The noise to draw: none if labels are noisy already, pair:0.45 if they are clean."""
         noisy_already = self.labels or self.clean or self.name in data.NOISY
         if noisy_already and noise not in (None, *NONE):
             raise InputError(f"The labels of {self.name} are noisy already: leave out --noise {noise}.")
         return noise or ("none" if noisy_already or self.path is not None else "pair:0.45")
 
     def describe(self, noise: str) -> str:
-        """Where the noise in the labels comes from, in a word or two."""
+        """The origin of the noise in the labels, in a word or two."""
         if self.labels or self.clean:
             return self.labels or f"labels {self.label}"
         return "labels as given" if noise in NONE and self.check_noise(None) == noise else noise
 
     def identity(self) -> dict[str, Any]:
-        """What tells this data from other data, for a run's spec; empty for a data set that its name identifies."""
+        """What distinguishes these data in a run's spec; empty for a data set that its name identifies."""
         identity: dict[str, Any] = {}
         if self.path is not None:
             columns = {"label": self.label, "clean": self.clean, "ignore": list(self.ignore)}
             identity = {"file": self.path.resolve().name, "sha256": _digest(self.path), **columns}
             if self.images:
-                # The table alone does not tell whether an image has changed.
-                identity["pixels_sha256"] = _pixels_digest(self.dataset)
+                # The hash of the table does not change with the images.
+                identity["pixels_sha256"] = _pixels_digest(self._local)
             if self.size is not None:
                 identity["size"] = self.size
         if self.labels is not None:

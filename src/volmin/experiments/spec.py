@@ -1,4 +1,4 @@
-"""A run's identity: everything that defines it, and the folder that it names."""
+"""The identity of a run: everything that defines it, and the folder that follows from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from volmin import methods, networks
+from volmin import methods
 from volmin.exceptions import InputError
-from volmin.experiments import presets
+from volmin.experiments import acceleration, presets
 from volmin.training import Recipe
 
-_OPTIONAL = ("augmentation", "image_side", "pretrained", "data")
+_OPTIONAL = ("augmentation", "image_side", "pretrained", "data", "accelerated")
 
 
 @dataclass(frozen=True)
@@ -32,23 +33,30 @@ class RunSpec:
     options: Mapping[str, Any]
     devices: int = 1
     threads: int = 1
-    """Of each device's process. Another number rounds otherwise, and so is another run."""
+    """Threads of each device's process; part of the identity, because rounding depends on their number."""
     augmentation: str | None = None
-    """What happens to training images, by its name in ``volmin.data.AUGMENTATIONS``."""
+    """Augmentation of training images, by its name in ``volmin.data.AUGMENTATIONS``."""
     image_side: int | None = None
-    """Another size of images than the data set's own."""
+    """Side in pixels to which images are resized; None: the data set's own size."""
     pretrained: bool = False
     """Whether training starts from weights in the data directory."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What identifies data of one's own, or labels from a file: names, columns and a hash of the content."""
+    """Identity of the user's own data, or of labels from a file: names, columns and a hash of the content."""
+    accelerated: bool = False
+    """Whether the network is an accelerated one, which rounds differently."""
 
     def as_json(self) -> dict[str, Any]:
-        """The content of ``spec.json``; what a run does without is not mentioned."""
+        """The content of ``spec.json``, without the optional settings that a run does not use."""
+        return dict(self._content)
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        # Cached, because a table compares every record with every spec.
         content = json.loads(json.dumps(asdict(self)))
         return {key: value for key, value in content.items() if value or key not in _OPTIONAL}
 
     def folder(self, out: Path) -> Path:
-        """Where the run lives: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
+        """The folder of the run below ``out``: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
         digest = hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:8]
         dataset = Path(self.data["file"]).stem if "file" in self.data else self.dataset
         noise = Path(self.noise).stem if self.noise.endswith(".npy") else self.noise.replace(":", "")
@@ -72,16 +80,28 @@ def resolve(
     threads: int = 1,
     data: Mapping[str, Any] | None = None,
     rows: int | None = None,
+    accelerated: bool | None = None,
 ) -> RunSpec:
-    """The spec that a preset, and what the user changed, come to. Unknown names raise a ``ValueError``.
+    """The spec that results from a preset and the user's changes to it.
 
-    ``data`` and ``rows`` are what a ``Source`` tells of data of one's own, and of labels from a file.
+    Args:
+        dataset: Name of a data set, ``table`` or ``images``.
+        noise: Noise to draw, as ``volmin.noise.parse`` understands it.
+        method: Name of a method, or ``package.module:Class``.
+        seed: Random seed of the noise, the split, the network and the training.
+        preset: Name of the preset.
+        network: Network instead of the preset's.
+        epochs: Number of epochs instead of the preset's.
+        options: Options of the method.
+        devices: Number of devices.
+        threads: Threads of each process.
+        data: ``DataSource.identity()`` of the user's own data or labels.
+        rows: ``DataSource.rows`` of the user's own data.
+        accelerated: Whether to use the accelerated version of the network; None: where it is available.
     """
     settings = presets.find(dataset, preset, rows)
     kind = methods.get(method)
     methods.check_options(kind, options or {})
-    if network is not None:
-        networks.check_name(network)
     recipe = settings.recipe_for(kind)
     if epochs is not None:
         recipe = shorten(recipe, epochs)
@@ -104,11 +124,12 @@ def resolve(
         image_side=settings.image_side,
         pretrained=settings.pretrained,
         data=data or {},
+        accelerated=acceleration.choose(network or settings.network, accelerated),
     )
 
 
 def shorten(recipe: Recipe, epochs: int) -> Recipe:
     """The recipe over another number of epochs, with its milestones at the same shares of training."""
-    # Not before the first epoch is over: a milestone of 0 would leave out the learning rate that it ends.
+    # A milestone of 0 would skip the first learning rate altogether.
     milestones = tuple(max(1, round(milestone * epochs / recipe.epochs)) for milestone in recipe.milestones)
     return replace(recipe, epochs=epochs, milestones=milestones)

@@ -10,8 +10,13 @@ from pathlib import Path
 
 from volmin.exceptions import BusyError
 
+try:
+    import fcntl
+except ImportError:  # Windows: folders are not locked there
+    fcntl = None
+
 _SHORTEST_WAIT, _POLL = 0.1, 0.01
-"""Seconds. ``is_busy`` holds a shared lock for an instant; waiting this long tells it from a process at work."""
+"""Seconds. ``is_busy`` holds a shared lock for an instant, which must not be mistaken for a process at work."""
 
 
 @contextmanager
@@ -26,6 +31,9 @@ def only_process(folder: Path, seconds: float = 0) -> Iterator[None]:
         seconds: Longest time to wait for another process before a ``BusyError`` is raised.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
     path = folder / ".lock"
     deadline = time.monotonic() + max(seconds, _SHORTEST_WAIT)
     while (descriptor := _try_lock(path)) is None:
@@ -47,6 +55,8 @@ def only_process(folder: Path, seconds: float = 0) -> Iterator[None]:
 
 def is_busy(folder: Path) -> bool:
     """Whether a process is working in a folder. Creates and deletes nothing."""
+    if fcntl is None:
+        return False
     try:
         descriptor = os.open(folder / ".lock", os.O_RDONLY)
     except FileNotFoundError:
@@ -68,8 +78,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 def _flock(descriptor: int, exclusive: bool) -> bool:
-    import fcntl  # not at module level, so that the package can be imported on systems without it
-
+    assert fcntl is not None
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # which of them depends on the file system
@@ -78,8 +87,7 @@ def _flock(descriptor: int, exclusive: bool) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    import fcntl
-
+    assert fcntl is not None
     # Explicitly: forked processes that still have the descriptor open would otherwise keep the lock.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Methods: one file each, whose name is the method's name."""
+"""Methods that learn from noisy labels: one file and one class each; the file's name is the method's name."""
 
 from __future__ import annotations
 
@@ -69,19 +69,23 @@ def get(name: str) -> type[Method]:
     """The method in ``volmin/methods/<name>.py``, or a user's class given as ``"package.module:Class"``."""
     if not isinstance(name, str):
         raise InputError(f"The name of a method must be text, but is {name!r}.")
-    module, _, attribute = name.partition(":")
-    if attribute:
-        return _imported(module, attribute)
+    if ":" in name:
+        return _imported(name)
     if name not in _METHODS:
         raise InputError(f"Unknown method {name!r}. Choose one of: {', '.join(names())}.")
     return _METHODS[name]
 
 
-def _imported(module: str, attribute: str) -> type[Method]:
+def _imported(name: str) -> type[Method]:
+    module, _, attribute = name.partition(":")
+    if not module or module.startswith("."):
+        raise InputError(f'A class outside volmin is named as "package.module:Class", but the name is {name!r}.')
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"The method {module}:{attribute} cannot be imported: {error}.") from None
+        imported = import_module(module)
+    except ImportError as error:
+        raise InputError(f"The method {name} cannot be imported: {error}.") from error
+    if (found := getattr(imported, attribute, None)) is None:
+        raise InputError(f"The method {name} cannot be imported: {module} has no {attribute}.")
     if not (isinstance(found, type) and issubclass(found, Method)):
-        raise InputError(f"{module}:{attribute} is not a subclass of volmin.methods.Method.")
+        raise InputError(f"{name} is not a subclass of volmin.methods.Method.")
     return found

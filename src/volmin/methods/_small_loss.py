@@ -1,4 +1,7 @@
-"""What methods share that trust examples of small loss: networks learn right labels before they memorise wrong ones."""
+"""The base class of methods that train on examples of small loss.
+
+Networks fit correct labels before they memorise wrong ones, so a small loss suggests a correct label.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,21 @@ CO_TEACHING_RECIPE: Mapping[str, Any] = {
     "schedule": "late_decay",
     "selection": "last",
 }
-"""How Co-teaching and the methods in its comparison are trained: no validation data, the last epochs are reported."""
+"""Settings of Co-teaching and the methods it is compared with: no validation data, the last epochs are reported."""
 
 
 class SmallLossMethod(Method):
-    """A method that leaves out the examples of largest loss, and so must know which share of the labels is wrong.
+    """A method that leaves out the examples of largest loss, as many as labels are wrong.
 
-    The share that is kept falls from all to ``1 - noise_rate`` over the first epochs. When the rate is not given,
-    plain training comes first, the rate is one minus the mean diagonal of T by the confident joint, and the network
-    then starts anew.
+    The share of kept examples falls from 1 to ``1 - noise_rate`` over the first epochs. By default the rate is
+    estimated by plain training, as one minus the mean diagonal of T from the confident joint, and the network is reset.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        noise_rate: share of wrong labels; estimated by default.
-        ramp: share of the epochs over which the share that is kept falls.
-        warm_up: length of the plain training that estimates the rate, as a share of the epochs.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        noise_rate: Share of wrong labels; estimated by plain training by default.
+        ramp: Share of the epochs over which the share of kept examples falls.
+        warm_up: Length of the plain training that estimates the noise rate, as a share of the epochs.
     """
 
     needs = "a noise rate (or estimates it)"
@@ -57,7 +59,7 @@ class SmallLossMethod(Method):
         raise NotImplementedError
 
     def networks(self) -> list[nn.Module]:
-        """All networks that are trained."""
+        """The networks to train."""
         return [self.net]
 
     def keep(self, epoch: int, ramp_epochs: int) -> Tensor:
@@ -65,7 +67,8 @@ class SmallLossMethod(Method):
         return 1 - self.noise_rate * min(1.0, epoch / max(1, ramp_epochs - 1))
 
     def estimate_noise_rate(self, batches: Iterable[Batch]) -> None:
-        # Of the simple estimators this one depends least on how long the network was trained.
+        """Estimate the noise rate from the network's posteriors, and reset the network."""
+        # Of the estimators from posteriors, this one depends least on the length of training.
         T = self.estimate_from_posteriors(batches, "confident")
         self.noise_rate.copy_(1 - T.diagonal().mean())
         reset_parameters(self.net)

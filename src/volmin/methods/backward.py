@@ -1,6 +1,6 @@
-"""Backward correction: invert T in the loss, so that its mean over the noise is the clean loss.
+"""Backward correction: a loss that inverts T, so that its mean over the noise is the clean loss.
 
-T is estimated as for Forward; then a new network minimises
+T is estimated as in Forward; then a reset network minimises
 
     -sum_k (T^-1)[k, noisy y] log h_k(x),
 
@@ -9,8 +9,8 @@ which is unbiased for the clean cross-entropy but has no lower bound, so deep ne
 Reference: Patrini, Rozza, Menon, Nock, Qu, "Making Deep Neural Networks Robust to Label Noise: a Loss Correction
 Approach", CVPR 2017.
 
-Deviations from the authors' code: as for Forward; the pseudo-inverse stands in where T is singular; validation data
-judges T h by cross-entropy and not by this loss.
+Deviations from the authors' code: those of Forward; the pseudo-inverse of a singular T; validation data scores the
+cross-entropy of T h instead of this loss.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from volmin.methods.forward import Forward
 
 
 class Backward(Forward):
-    """Estimates T after plain training, and trains anew on the loss that undoes T.
+    """Estimates T by plain training, resets the network and trains it on a loss that inverts T.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        estimator: how T is found from posteriors: see ``volmin.estimate_transition``.
-        T: a known T, (C, C) with columns that sum to one, or the path of a ``.npy`` file; no plain training then.
-        warm_up: length of the plain training, as a share of the epochs.
-        clip: smallest probability that counts in the loss, which bounds it; the authors' by default.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        estimator: Estimator of T from posteriors: see ``volmin.estimate_transition``.
+        T: Known (C, C) T with columns that sum to one, or the path of its ``.npy`` file; replaces the plain training.
+        warm_up: Length of the plain training as a share of the epochs.
+        clip: Lower bound of the probabilities in the loss, which bounds it; by default that of the authors.
     """
 
     def __init__(

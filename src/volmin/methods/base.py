@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -19,15 +20,21 @@ from volmin.transition import apply_transition
 
 
 class Method(nn.Module):
-    """A way to learn a classifier of the clean label from noisy labels.
+    """A method that learns a classifier of the clean label from noisy labels.
 
     A subclass is one file in ``volmin/methods``. Its options are the keyword-only arguments of its constructor.
+
+    Args:
+        net: Network that gives logits.
+        num_classes: Number of classes C.
     """
 
     estimates_transition: ClassVar[bool] = False
+    """Whether ``transition`` gives an estimate of T."""
     needs: ClassVar[str] = "noisy labels only"
+    """What the method requires, as listed by ``volmin list methods``."""
     recipe_changes: ClassVar[Mapping[str, Any]] = {}
-    """Settings of the method's authors that differ from the recipe of a data set: fields of ``Recipe``."""
+    """Fields of ``Recipe`` in which the authors' settings differ from the recipe of a data set."""
 
     def __init__(self, net: nn.Module, num_classes: int) -> None:
         super().__init__()
@@ -40,7 +47,7 @@ class Method(nn.Module):
         return self.net(x)
 
     def transition(self, x: Tensor | None = None) -> Tensor | None:
-        """The estimate of T, (C, C); given x, it may be (B, C, C). None for a method without one."""
+        """The estimate of T, (C, C); given x, it may be (B, C, C). None if the method has none."""
         return None
 
     def phases(self, recipe: Recipe) -> list[Phase]:
@@ -49,7 +56,7 @@ class Method(nn.Module):
 
     @classmethod
     def author_settings(cls, *, lengths: bool) -> dict[str, Any]:
-        """``recipe_changes``; without ``lengths``, the number of epochs and milestones, which suit published data."""
+        """``recipe_changes``; the epochs and milestones, chosen for the published data, only with ``lengths``."""
         left_out = () if lengths else ("epochs", "milestones")
         return {name: value for name, value in cls.recipe_changes.items() if name not in left_out}
 
@@ -58,7 +65,7 @@ class Method(nn.Module):
         return Recipe(**self.author_settings(lengths=True))
 
     def noisy_log_probs(self, x: Tensor) -> Tensor:
-        """(B, C) log posteriors of the noisy label, ``log T h``, which noisy validation data can score."""
+        """(B, C) log posteriors of the noisy label, ``log T h``, by which noisy validation data scores an epoch."""
         log_clean = F.log_softmax(self(x), dim=1)
         T = self.transition(x)
         if T is None:
@@ -66,7 +73,7 @@ class Method(nn.Module):
         return apply_transition(log_clean.exp(), T).clamp_min(torch.finfo(log_clean.dtype).tiny).log()
 
     def cross_entropy(self, batch: Batch, epoch: int) -> Tensor:
-        """Plain training on the noisy labels: the first phase of many methods."""
+        """Cross-entropy of h on the noisy labels: the loss of plain training."""
         return F.cross_entropy(self(batch.x), batch.y)
 
     def network_phase(
@@ -77,7 +84,7 @@ class Method(nn.Module):
         *networks: nn.Module,
         prepare: Callable[[Iterable[Batch]], None] | None = None,
     ) -> Phase:
-        """A phase of the recipe's length that trains networks (``self.net`` by default) by the recipe's optimiser."""
+        """A phase that trains networks (``self.net`` by default) with the recipe's length, optimiser and schedule."""
 
         def optimizers() -> list[Optimizer]:
             return [recipe.network_optimizer(*(networks or (self.net,)))]
@@ -86,30 +93,25 @@ class Method(nn.Module):
 
     def warm_up_phase(self, recipe: Recipe, share: float, selection: Selection | None = None) -> Phase:
         """Plain training for a share of the recipe's epochs."""
-        epochs = epochs_of(share, recipe)
-
-        def optimizers() -> list[Optimizer]:
-            return [recipe.network_optimizer(self.net)]
-
-        schedule = recipe.learning_rate_schedule(epochs)
-        return Phase("warm-up", epochs, self.cross_entropy, optimizers, schedule, selection=selection)
+        shortened = replace(recipe, epochs=epochs_of(share, recipe))
+        return replace(self.network_phase("warm-up", shortened, self.cross_entropy), selection=selection)
 
     def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.EstimatorName) -> Tensor:
-        """(C, C) T, by a simple estimator from the network's posteriors of the training inputs."""
+        """(C, C) T, estimated from the network's posteriors of the training inputs and their noisy labels."""
         probs, labels = collect(batches, lambda x: self(x).softmax(1))
         T = estimation.estimate_transition(probs, labels, estimator)
         return torch.as_tensor(T, dtype=torch.float32)
 
 
 def epochs_of(share: float, recipe: Recipe) -> int:
-    """A share of the recipe's epochs: rounded up, at least one."""
+    """Number of epochs in a share of the recipe's, rounded up and at least one."""
     if share <= 0:
         raise InputError(f"The length of a phase must be a positive share of the epochs, but is {share}.")
     return max(1, math.ceil(share * recipe.epochs - 1e-9))
 
 
 def collect(batches: Iterable[Batch], function: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """``function`` of all inputs and their noisy labels, (N, ...) and (N,), on the CPU.
+    """``function`` of all inputs, (N, ...), and their noisy labels, (N,), on the CPU.
 
     Both come from one pass, since a user's loader may shuffle differently each time.
     """

@@ -1,8 +1,8 @@
-"""Co-teaching: two networks, each taught by the examples that the other finds easy.
+"""Co-teaching: two networks, each trained on the examples of smallest loss under the other.
 
-Of each batch a network picks the examples of smallest loss, as many as labels are thought to be right, and its *peer*
-takes the step on them: errors of the choice are not fed back to the network that made it. The share that is kept in
-epoch e is
+In each batch a network selects the examples of smallest loss, as many as labels are assumed correct, and its *peer*
+takes a step on them, so that no network is trained on its own selection errors. The share of kept examples in epoch e
+is
 
     R(e) = 1 - noise_rate * min(1, e / (ramp - 1)).
 
@@ -11,8 +11,8 @@ The first network predicts; the literature reports the mean accuracy of both.
 Reference: Han, Yao, Yu, Niu, Xu, Hu, Tsang, Sugiyama, "Co-teaching: Robust Training of Deep Neural Networks with
 Extremely Noisy Labels", NeurIPS 2018.
 
-Deviations from the authors' code: the loss is one mean (theirs divides a mean by the number of examples again, which
-Adam hides); Adam keeps its beta1 of 0.9 in the later epochs; the noise rate may be estimated.
+Deviations from the authors' code: the loss is one mean (theirs divides a mean by the number of examples again, to which
+Adam is invariant); Adam keeps its beta1 of 0.9 in the later epochs; the noise rate may be estimated.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CoTeaching(SmallLossMethod):
     """Trains two networks, each on the examples of small loss under the other.
 
     Args:
-        net: network that gives logits; a copy with its own random start is the second one.
-        num_classes: C.
-        noise_rate: share of wrong labels; estimated after plain training by default.
-        ramp: share of the epochs over which the share of examples that are kept falls.
-        warm_up: length of the plain training that estimates the noise rate, as a share of the epochs.
+        net: Network that gives logits; the second network is a copy with its own random weights.
+        num_classes: Number of classes C.
+        noise_rate: Share of wrong labels; estimated by plain training by default.
+        ramp: Share of the epochs over which the share of kept examples falls.
+        warm_up: Length of the plain training that estimates the noise rate, as a share of the epochs.
     """
 
     def __init__(
@@ -60,8 +60,15 @@ def cross_update(
 ) -> Tensor:
     """The sum of both networks' losses, each over the examples of smallest loss under the other.
 
-    The choice carries no gradient and the networks share no parameter: a step on the sum is a step of each.
+    The selection carries no gradient and the networks share no parameter, so a step on the sum is a step of each.
+
+    Args:
+        logits: (B, C) logits of the network.
+        peer_logits: (B, C) logits of its peer.
+        y: (B,) noisy labels.
+        keep: Share of the examples to keep.
+        among: (B,) mask of the examples to select from; all by default.
     """
-    ours, theirs = cross_entropies(logits, y), cross_entropies(peer_logits, y)
-    chosen_by_us, chosen_by_them = smallest(ours, keep, among), smallest(theirs, keep, among)
-    return weighted_mean(ours, chosen_by_them) + weighted_mean(theirs, chosen_by_us)
+    losses, peer_losses = cross_entropies(logits, y), cross_entropies(peer_logits, y)
+    selected, peer_selected = smallest(losses, keep, among), smallest(peer_losses, keep, among)
+    return weighted_mean(losses, peer_selected) + weighted_mean(peer_losses, selected)

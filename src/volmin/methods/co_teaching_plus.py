@@ -1,17 +1,18 @@
-"""Co-teaching+: Co-teaching on the examples that the two networks disagree on.
+"""Co-teaching+: Co-teaching on the examples on which the two networks disagree.
 
-Two networks that teach each other grow alike, and Co-teaching becomes self-training; so after some epochs only the
-examples on which they predict different classes are considered, and of those the share R(e) with the smallest loss
-under the *peer* makes the step.
+The two networks of Co-teaching become alike, and the method degenerates to self-training. So after some epochs only the
+set D of examples on which they predict different classes is used: each network minimises
 
-The first network predicts; the literature reports the mean accuracy of both.
+    mean of -log h(x)[noisy y] over the share R(e) of D with the smallest loss under its *peer*,
+
+with R(e) as in Co-teaching. The first network predicts; the literature reports the mean accuracy of both.
 
 Reference: Yu, Han, Yao, Niu, Tsang, Sugiyama, "How does Disagreement Help Generalization against Label Corruption?",
 ICML 2019.
 
-Deviations from the authors' code: cross-entropy of logits (theirs takes a softmax twice) and one mean; the example
-with index 0 may be chosen; at least one example is kept where they fall back to all that are disagreed on; Adam keeps
-its beta1 of 0.9; the noise rate may be estimated.
+Deviations from the authors' code: cross-entropy of logits (theirs applies a softmax twice) and one mean; the example
+with index 0 may be selected; at least one example is kept, where theirs falls back to all of D; Adam keeps its beta1 of
+0.9; the noise rate may be estimated.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from volmin.methods.co_teaching import CoTeaching, cross_update
 
 
 class CoTeachingPlus(CoTeaching):
-    """Trains two networks, each on the examples of small loss under the other among those that they disagree on.
+    """Trains two networks, each on the examples of small loss under the other among those on which they disagree.
 
     Args:
-        net: network that gives logits; a copy with its own random start is the second one.
-        num_classes: C.
-        noise_rate: share of wrong labels; estimated after plain training by default.
-        ramp: share of the epochs over which the share of examples that are kept falls.
-        warm_up: length of the plain training that estimates the noise rate, as a share of the epochs.
-        start: share of the epochs that are plain Co-teaching: 0.1 on CIFAR-10, 0 on MNIST in the authors' code.
+        net: Network that gives logits; the second network is a copy with its own random weights.
+        num_classes: Number of classes C.
+        noise_rate: Share of wrong labels; estimated by plain training by default.
+        ramp: Share of the epochs over which the share of kept examples falls.
+        warm_up: Length of the plain training that estimates the noise rate, as a share of the epochs.
+        start: Share of the epochs of plain Co-teaching: 0.1 on CIFAR-10, 0 on MNIST in the authors' code.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Plain cross-entropy on the noisy labels, as if they were right: what every other method must beat."""
+"""Plain training, the baseline: minimise ``-log h(x)[noisy y]`` as if the noisy labels were correct."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from volmin.training import Phase, Recipe
 
 
 class CrossEntropy(Method):
-    """Trains on the noisy labels as if they were right."""
+    """Trains on the noisy labels as if they were correct.
+
+    Args:
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+    """
 
     def phases(self, recipe: Recipe) -> list[Phase]:
         return [self.network_phase("train", recipe, self.cross_entropy)]

@@ -1,8 +1,8 @@
 """Decoupling: two networks, each updated only where they disagree.
 
-When to update is taken apart from how: an example counts while the networks predict different classes for it, so that
-training slows down where they agree, instead of fitting the wrong labels there. On the examples D that they disagree on
-each network minimises
+"When to update" is separated from "how to update": an example is used while the networks predict different classes for
+it, so that training slows down where they agree instead of fitting the wrong labels there. On the set D of examples on
+which they disagree, each network minimises
 
     sum_{D} -log h(x)[noisy y] / max(|D|, least * batch size).
 
@@ -10,8 +10,8 @@ The first network predicts; the literature reports the mean accuracy of both.
 
 Reference: Malach, Shalev-Shwartz, "Decoupling 'when to update' from 'how to update'", NeurIPS 2017.
 
-Deviations: trained as in the comparison of Co-teaching (mean over D, Adam, no warm-up), except that Adam keeps its
-beta1 of 0.9. Where the networks agree on a whole batch the gradient is zero, but Adam's momentum still moves.
+Deviations from the authors' code: trained as in the comparison of Co-teaching (mean over D, Adam, no warm-up), except
+that Adam keeps its beta1 of 0.9. Where D is empty the gradient is zero, but Adam's momentum still moves the weights.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from volmin.training import Phase, Recipe
 
 
 class Decoupling(Method):
-    """Trains two networks, each only on the examples that they disagree on.
+    """Trains two networks, each only on the examples on which they disagree.
 
     Args:
-        net: network that gives logits; a copy with its own random start is the second one.
-        num_classes: C.
-        least: smallest divisor of the loss, as a share of the batch, so that few disagreements make a small step;
-            0.1 in the authors' code.
+        net: Network that gives logits; the second network is a copy with its own random weights.
+        num_classes: Number of classes C.
+        least: Smallest divisor of the loss as a share of the batch, so that few disagreements give a small step; 0.1 in
+            the authors' code.
     """
 
     recipe_changes: ClassVar[Mapping[str, Any]] = CO_TEACHING_RECIPE
@@ -49,7 +49,7 @@ class Decoupling(Method):
     def loss(self, batch: Batch, epoch: int) -> Tensor:
         logits, peer_logits = self.net(batch.x), self.peer(batch.x)
         differ = (logits.argmax(1) != peer_logits.argmax(1)).to(logits.dtype)
-        # The networks share no parameter: one step on the sum is a step of each on its own loss.
+        # The networks share no parameter, so a step on the sum is a step of each on its own loss.
         losses = cross_entropies(logits, batch.y) + cross_entropies(peer_logits, batch.y)
         return weighted_mean(losses, differ, max(1.0, self.least * len(batch.y)))
 

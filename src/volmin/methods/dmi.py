@@ -4,16 +4,16 @@ With U[i, k] = P(noisy i, predicted k), noise multiplies the clean joint matrix 
 
     -log |det U_noisy| = -log |det U_clean| - log |det T|:
 
-the noise adds a constant, and neither T nor anchor points are needed. Permuted predictions score the same, so plain
-training comes first.
+the noise adds a constant, and neither T nor anchor points are needed. Permuting the predicted classes does not change
+the loss, so plain training comes first.
 
 Reference: Xu, Cao, Kong, Wang, "L_DMI: A Novel Information-theoretic Loss Function for Training Deep Nets Robust to
 Label Noise", NeurIPS 2019.
 
-Deviations from the authors' code: the determinant is that of frequencies, in the log domain, and is kept
-finite where classes are absent from a batch (``volmin.losses.dmi_loss``), where theirs loses all gradient; the
-optimiser keeps its momentum over epochs; all validation data chooses the epoch. The gradient, and so the published
-learning rate, has the same scale. With 100 classes, use batches of 1,000.
+Deviations from the authors' code: the determinant is that of frequencies, in the log domain, and stays finite when
+classes are absent from a batch (``volmin.losses.dmi_loss``), where theirs has no gradient; the optimiser keeps its
+momentum between epochs; all validation data selects the epoch. The gradient has the same scale, so the published
+learning rate applies. With 100 classes, use batches of 1,000.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from volmin.training import Phase, Recipe
 
 
 class DMI(Method):
-    """Trains plainly, then maximises the determinant of the joint matrix of predicted class and noisy label.
+    """Maximises, after plain training, the determinant of the joint matrix of predicted class and noisy label.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        dmi: length of training by the determinant, as a share of the epochs.
-        dmi_lr: its learning rate. The authors' suits thousands of steps; with few steps take a larger one.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        dmi: Length of the training by the determinant, as a share of the epochs.
+        dmi_lr: Its learning rate. The authors' suits thousands of steps; fewer steps require a larger one.
     """
 
     recipe_changes: ClassVar[Mapping[str, Any]] = {"epochs": 120, "milestones": (40, 80), "selection": "accuracy"}
@@ -57,10 +57,10 @@ class DMI(Method):
 
 
 def _mean_over_devices(joint: Tensor) -> Tensor:
-    """The joint matrix of the batches of all devices: determinants of shares do not add up to that of the whole."""
+    """The joint matrix over all devices, whose determinant is not a mean of the devices' determinants."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return joint
     total = joint.detach().clone()
     distributed.all_reduce(total)
-    # The value is the mean, the gradient that of the share: averaging gradients over devices does the rest.
+    # The value is the mean, the gradient that of this device: data-parallel training averages the gradients.
     return joint + (total / distributed.get_world_size() - joint.detach())

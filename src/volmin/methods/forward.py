@@ -1,16 +1,16 @@
-"""Forward correction: train so that T h, not h, explains the noisy labels.
+"""Forward correction: training so that T h, not h, explains the noisy labels.
 
-Plain training gives noisy posteriors, from which T is estimated; then a new network minimises
+Plain training gives noisy posteriors, from which T is estimated; then a reset network minimises
 
     -log (T h(x))[noisy y],
 
-whose minimiser h is the clean posterior when T is right.
+whose minimiser h is the clean posterior if T is correct.
 
 Reference: Patrini, Rozza, Menon, Nock, Qu, "Making Deep Neural Networks Robust to Label Noise: a Loss Correction
 Approach", CVPR 2017.
 
-Deviations from the authors' code: the optimiser and its schedule are those of the data set; T is estimated on the
-training part alone, without the validation part.
+Deviations from the authors' code: the optimiser and its schedule are those of the data set; T is estimated from the
+training data alone, without the validation data.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from volmin.transition import validate_transition
 
 
 class Forward(Method):
-    """Estimates T after plain training, and trains anew so that T h explains the noisy labels.
+    """Estimates T by plain training, resets the network and trains it so that T h explains the noisy labels.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        estimator: how T is found from posteriors: see ``volmin.estimate_transition``.
-        T: a known T, (C, C) with columns that sum to one, or the path of a ``.npy`` file; no plain training then.
-        warm_up: length of the plain training, as a share of the epochs.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        estimator: Estimator of T from posteriors: see ``volmin.estimate_transition``.
+        T: Known (C, C) T with columns that sum to one, or the path of its ``.npy`` file; replaces the plain training.
+        warm_up: Length of the plain training as a share of the epochs.
     """
 
     estimates_transition = True
@@ -62,7 +62,7 @@ class Forward(Method):
             raise InputError(f"estimator must be one of {', '.join(choices)}, but is {estimator!r}.")
         self.estimator: estimation.EstimatorName = estimator
         self.warm_up, self.known = warm_up, T is not None
-        # The identity until T is estimated: plain training is judged by h itself.
+        # The identity until T is estimated, so that validation data scores h during plain training.
         self.register_buffer("T", torch.eye(num_classes) if T is None else _given(T, num_classes))
 
     def transition(self, x: Tensor | None = None) -> Tensor:
@@ -75,7 +75,7 @@ class Forward(Method):
         self.T.copy_(self.estimate_from_posteriors(batches, self.estimator))
 
     def prepare(self, batches: Iterable[Batch]) -> None:
-        """What happens between plain and corrected training."""
+        """Estimate T and reset the network, between plain and corrected training."""
         self.estimate(batches)
         reset_parameters(self.net)
 
@@ -90,6 +90,6 @@ class Forward(Method):
 
 def _given(T: Sequence[Sequence[float]] | str, num_classes: int) -> Tensor:
     if isinstance(T, str) and not Path(T).is_file():
-        raise InputError(f"T is given as the file {T}, which does not exist.")
+        raise InputError(f"The file of T, {T}, does not exist.")
     matrix = validate_transition(read_array(T) if isinstance(T, str) else T, num_classes)
     return torch.as_tensor(matrix, dtype=torch.float32)

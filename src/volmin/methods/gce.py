@@ -1,15 +1,15 @@
-"""Generalised cross-entropy: between cross-entropy, which learns fast, and absolute error, which noise hardly moves.
+"""Generalised cross-entropy: a loss between cross-entropy, which trains fast, and mean absolute error, which is robust.
 
     L_q = (1 - h(x)[noisy y]^q) / q
 
-The truncated form leaves out the examples whose label had a probability of at most k when last looked at; they are
-looked at from time to time, with the best network so far.
+The truncated form leaves out the examples whose label had a probability of at most k under the best network so far;
+this selection is renewed every few epochs.
 
 Reference: Zhang, Sabuncu, "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels",
 NeurIPS 2018.
 
-Deviations from the public code: noisy validation data, not test data, says which network is best, and training goes on
-from it after each look.
+Deviations from the public code: noisy validation data, not test data, selects the best network, and training continues
+from it after each selection of examples.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from volmin.training import Phase, Recipe, Schedule
 
 
 class GCE(Method):
-    """Trains by a loss between cross-entropy and mean absolute error, maybe without the examples it cannot fit.
+    """Trains by a loss between cross-entropy and mean absolute error, optionally without the examples it does not fit.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        q: 0 is cross-entropy, 1 is mean absolute error.
-        truncate: k, 0.5 in the paper: an example with a smaller probability of its label is left out; none by default.
-        start: share of the epochs before examples are left out.
-        refresh: share of the epochs after which they are chosen anew.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        q: Exponent of the loss: cross-entropy in the limit 0, mean absolute error at 1.
+        truncate: Probability k of its label up to which an example is left out; 0.5 in the paper, none by default.
+        start: Share of the epochs before examples are left out.
+        refresh: Share of the epochs between two selections of examples.
     """
 
     needs = "noisy labels only"
@@ -60,9 +60,10 @@ class GCE(Method):
             raise InputError(f"q must be above 0 and at most 1, but is {q}.")
         self.q, self.truncate, self.start, self.refresh = q, truncate, start, refresh
         self.register_buffer("kept", torch.ones(0))
-        self.register_load_state_dict_pre_hook(_make_room)
+        self.register_load_state_dict_pre_hook(_resize_kept)
 
     def losses(self, batch: Batch) -> Tensor:
+        """``L_q`` of each example, (B,)."""
         return generalized_cross_entropy(-cross_entropies(self(batch.x), batch.y), self.q)
 
     def loss(self, batch: Batch, epoch: int) -> Tensor:
@@ -73,12 +74,12 @@ class GCE(Method):
 
     @property
     def bound(self) -> float:
-        """The loss of an example that is just left out."""
+        """The loss at a probability of k, from which on examples are left out."""
         assert self.truncate is not None
         return (1 - self.truncate**self.q) / self.q
 
-    def choose(self, batches: Iterable[Batch]) -> None:
-        """Keep the examples whose noisy label the network finds probable enough."""
+    def select(self, batches: Iterable[Batch]) -> None:
+        """Keep the examples whose noisy label has a probability above k."""
         index, kept = zip(*((_index(batch), self.losses(batch) < self.bound) for batch in batches), strict=True)
         rows = torch.cat(index)
         self.kept = torch.zeros(int(rows.max()) + 1, device=rows.device).scatter(0, rows, torch.cat(kept).float())
@@ -101,27 +102,27 @@ class GCE(Method):
                 self.truncated_loss,
                 optimizers,
                 _later(schedule, begin),
-                prepare=self.choose,
+                prepare=self.select,
             )
             for begin in range(start, recipe.epochs, length)
         ]
 
 
 def _later(schedule: Schedule | None, begin: int) -> Schedule | None:
-    """The schedule of a phase that begins when ``begin`` epochs are done."""
+    """The schedule of a phase that begins after ``begin`` epochs."""
     return None if schedule is None else lambda done: schedule(begin + done)
 
 
 def _index(batch: Batch) -> Tensor:
     if batch.index is None:
         raise InputError(
-            "Truncated GCE remembers which examples it leaves out, but the training loader gives no index: let it give "
-            "(x, y, index), or use volmin.data.TensorLoader."
+            "Truncated GCE keeps a list of examples, but the training loader gives no index: return (x, y, index) from "
+            "it, or use volmin.data.TensorLoader."
         )
     return batch.index.long()
 
 
-def _make_room(method: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """The number of examples is known to a checkpoint, not to a new method."""
+def _resize_kept(method: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Give ``kept`` the length that it has in a checkpoint; a new method does not know the number of examples."""
     if isinstance(method, GCE) and f"{prefix}kept" in state:
         method.kept = torch.empty_like(state[f"{prefix}kept"], device=method.kept.device)

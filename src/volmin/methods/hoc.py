@@ -1,8 +1,8 @@
-"""HOC: Forward with a T from the agreement of neighbours' labels.
+"""HOC: Forward with a T estimated from the agreement of neighbours' labels.
 
-Examples whose features lie close together share their clean label, so the noisy labels of neighbours are independent
-draws from one column of T; the frequencies of labels, pairs and triples determine T without anchor points
-(``volmin.estimation.neighbours``). Here the features are those of the plainly trained network.
+Examples with similar features share their clean label, so the noisy labels of neighbours are independent draws from one
+column of T. The frequencies of single labels, pairs and triples determine T without anchor points
+(``volmin.estimation.neighbours``). The features are those of the network after plain training.
 
 Reference: Zhu, Song, Liu, "Clusterability as an Alternative to Anchor Points When Learning with Noisy Labels",
 ICML 2021.
@@ -27,12 +27,12 @@ from volmin.networks import features_and_logits, last_linear
 
 
 class HOC(Forward):
-    """Estimates T from the labels of neighbours, and trains anew so that T h explains the noisy labels.
+    """Estimates T from neighbours' labels, resets the network and trains it so that T h explains the noisy labels.
 
     Args:
-        net: network that gives logits by a last linear layer; what that layer sees are the features.
-        num_classes: C.
-        warm_up: length of the plain training, as a share of the epochs.
+        net: Network that gives logits by a last linear layer, whose inputs are the features.
+        num_classes: Number of classes C.
+        warm_up: Length of the plain training as a share of the epochs.
     """
 
     needs = "a last linear layer"
@@ -40,7 +40,7 @@ class HOC(Forward):
 
     def __init__(self, net: nn.Module, num_classes: int, *, warm_up: float = 0.5) -> None:
         super().__init__(net, num_classes, warm_up=warm_up)
-        last_linear(net)  # refused now rather than after the warm-up
+        last_linear(net)  # raises now rather than after the warm-up
 
     def estimate(self, batches: Iterable[Batch]) -> None:
         features, labels = collect(batches, lambda x: features_and_logits(self.net, x)[0])

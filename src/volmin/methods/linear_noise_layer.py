@@ -1,15 +1,15 @@
-"""A linear noise layer, kept a probability matrix by projection.
+"""A linear noise layer that is kept a stochastic matrix by projection.
 
-A first phase with Q = I lets the network learn the noise; then the layer Q is released, with a push towards a more
-diffuse matrix, so that the noise moves from the network into Q:
+In a first phase, with Q = I, the network learns the noise. Then Q is trained too, with a penalty on its trace, so that
+the noise moves from the network into Q:
 
     cross-entropy(Q h(x), noisy y) + trace * tr(Q) / C,    each column of Q projected onto the simplex after each step.
 
 Reference: Sukhbaatar, Bruna, Paluri, Bourdev, Fergus, "Training Convolutional Networks with Noisy Labels", ICLR 2015
 workshop.
 
-Deviations: no code of the authors is public; the lengths of the phases, the weight of the trace and a bound on the
-gradient of Q are ours.
+Deviations: the authors' code is not public; the lengths of the phases, the weight of the trace and the bound on the
+gradient of Q were chosen here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from volmin.training import Phase, Recipe
 
 
 class LinearNoiseLayer(Method):
-    """Trains plainly, then releases a linear layer that takes over the noise, with its trace made small.
+    """Adds, after plain training, a trainable linear noise layer with a penalty on its trace.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        trace: weight of the mean diagonal entry of Q, which is minimised.
-        warm_up: length of the phase with Q = I, as a share of the epochs.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        trace: Weight of the mean diagonal entry of Q, which is minimised.
+        warm_up: Length of the phase with Q = I, as a share of the epochs.
     """
 
     estimates_transition = True
@@ -40,7 +40,7 @@ class LinearNoiseLayer(Method):
     def __init__(self, net: nn.Module, num_classes: int, *, trace: float = 0.3, warm_up: float = 0.5) -> None:
         super().__init__(net, num_classes)
         if trace < 0:
-            raise InputError(f"trace must be at least 0, but is {trace}: a negative weight would hold Q at I.")
+            raise InputError(f"trace must be at least 0, but is {trace}: a negative weight would keep Q at I.")
         self.trace, self.warm_up = trace, warm_up
         self.layer = nn.Linear(num_classes, num_classes, bias=False)
         nn.init.eye_(self.layer.weight)
@@ -54,8 +54,8 @@ class LinearNoiseLayer(Method):
         fit = -noisy_likelihood(self(batch.x), Q, batch.y).log().mean()
         return fit + self.trace * Q.diagonal().mean()
 
-    def bound_slope(self) -> None:
-        # Where a label was all but impossible its slope has no bound, and one such example would throw Q away.
+    def clip_gradient(self) -> None:
+        # The gradient grows without bound as a label's probability goes to zero: one such example would destroy Q.
         nn.utils.clip_grad_norm_(self.layer.weight, 1.0)
 
     @torch.no_grad()
@@ -64,11 +64,11 @@ class LinearNoiseLayer(Method):
 
     def phases(self, recipe: Recipe) -> list[Phase]:
         def optimizers() -> list[Optimizer]:
-            # Plain gradients for Q: Adam's scaling of single entries would outweigh the trace.
-            of_layer = recipe.network_optimizer(self.layer, optimizer="sgd", weight_decay=0.0)
-            of_layer.register_step_pre_hook(lambda *_: self.bound_slope())
-            of_layer.register_step_post_hook(lambda *_: self.project())
-            return [recipe.network_optimizer(self.net), of_layer]
+            # SGD for Q: Adam's scaling of single entries would outweigh the trace.
+            layer_optimizer = recipe.network_optimizer(self.layer, optimizer="sgd", weight_decay=0.0)
+            layer_optimizer.register_step_pre_hook(lambda *_: self.clip_gradient())
+            layer_optimizer.register_step_post_hook(lambda *_: self.project())
+            return [recipe.network_optimizer(self.net), layer_optimizer]
 
         return [
             self.warm_up_phase(recipe, self.warm_up),
@@ -78,12 +78,12 @@ class LinearNoiseLayer(Method):
 
 def project_columns(Q: Tensor) -> Tensor:
     """The nearest matrix whose columns are distributions."""
-    # The projection subtracts one number from a column and cuts at zero; the k largest entries stay positive for the
-    # largest k at which the k-th still exceeds that number. It does not mind a shift of a column, without which the one
-    # that is missing to a sum would be lost beside entries that a steep step has made huge.
+    # The projection subtracts one level from a column and clips at zero; the k largest entries stay positive, for the
+    # largest k at which the k-th exceeds its level. Shifting a column does not change the projection, but keeps the 1
+    # in the level from being rounded away beside huge entries.
     Q = Q - Q.amax(dim=0)
     ordered = Q.sort(dim=0, descending=True).values
     counts = torch.arange(1, len(Q) + 1, device=Q.device, dtype=Q.dtype)[:, None]
     levels = (ordered.cumsum(dim=0) - 1) / counts
-    last = ((ordered > levels).sum(dim=0, keepdim=True) - 1).clamp_min(0)  # below only where Q is not finite
+    last = ((ordered > levels).sum(dim=0, keepdim=True) - 1).clamp_min(0)  # negative only where Q is not finite
     return (Q - levels.gather(0, last)).clamp_min(0)

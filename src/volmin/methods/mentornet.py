@@ -1,19 +1,19 @@
-"""MentorNet: a curriculum that weighs examples by their loss.
+"""MentorNet: a curriculum that weights examples by their loss.
 
-By default, what comparisons of label-noise methods run under this name: a network trains on the examples of each batch
-that *it* finds easiest, as many as labels are thought to be right (self-paced, with a known noise rate),
+By default this is what comparisons of label-noise methods run under this name: a network is trained on the examples of
+each batch with the smallest loss, as many as labels are assumed correct (self-paced, with a known noise rate),
 
     mean over the kept examples of -log h(x)[noisy y].
 
-The other curricula are those that the authors' mentor network is trained to imitate: weights that are a function of the
-loss, of its excess over a moving percentile of the batch's losses, and of the share of training that is done.
+The other curricula are those that the authors' mentor network is trained to imitate. Their weights are a function of
+the loss, its excess over a moving percentile of the batch's losses, and the share of training done.
 
 Reference: Jiang, Zhou, Leung, Li, Fei-Fei, "MentorNet: Learning Data-Driven Curriculum for Very Deep Neural Networks on
 Corrupted Labels", ICML 2018.
 
 Deviations from the authors' code: the curricula are computed, not imitated by a network; no random part of the weights
-is dropped; the data-driven mentor, which needs clean labels, is left out. Trained as in the comparison of Co-teaching,
-except that Adam keeps its beta1 of 0.9.
+is dropped; the data-driven mentor, which requires clean labels, is left out. Trained as in the comparison of
+Co-teaching, except that Adam keeps its beta1 of 0.9.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ class MentorNet(SmallLossMethod):
     """Trains on the examples of small loss, or by another curriculum of weights.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        curriculum: "small_loss" keeps as many examples as labels are right; "self_paced", "linear", "focal", "hard" and
-            "predefined" (all, then self-paced, then linear) need no noise rate.
-        noise_rate: share of wrong labels, for "small_loss"; estimated after plain training by default.
-        ramp: share of the epochs over which the share of examples that are kept falls.
-        warm_up: length of the plain training that estimates the noise rate, as a share of the epochs.
-        percentile: the level of a batch's losses that the other curricula call large.
-        decay: share of its past in the moving percentile.
-        gamma: width of "linear", exponent of "focal".
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        curriculum: Rule of the weights: "small_loss", which keeps as many examples as labels are correct, or
+            "self_paced", "linear", "focal", "hard" or "predefined" (all, then self-paced, then linear), which use no
+            noise rate.
+        noise_rate: Share of wrong labels, for "small_loss"; estimated by plain training by default.
+        ramp: Share of the epochs over which the share of kept examples falls.
+        warm_up: Length of the plain training that estimates the noise rate, as a share of the epochs.
+        percentile: Quantile of a batch's losses that serves as the threshold of the other curricula.
+        decay: Weight of the previous value in the moving percentile.
+        gamma: Width of "linear", exponent of "focal".
     """
 
     threshold: Tensor
@@ -72,6 +73,7 @@ class MentorNet(SmallLossMethod):
         losses = cross_entropies(self(batch.x), batch.y)
         if self.curriculum == "small_loss":
             return weighted_mean(losses, smallest(losses, keep))
-        known = losses.detach()
-        self.threshold.lerp_(known.quantile(self.percentile), 1 - self.decay)
-        return (curriculum_weights(self.curriculum, known, known - self.threshold, done, self.gamma) * losses).mean()
+        values = losses.detach()
+        self.threshold.lerp_(values.quantile(self.percentile), 1 - self.decay)
+        weights = curriculum_weights(self.curriculum, values, values - self.threshold, done, self.gamma)
+        return (weights * losses).mean()

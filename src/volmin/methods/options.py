@@ -31,7 +31,7 @@ def check_options(method: type[Method], options: Mapping[str, Any]) -> None:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value has the annotated type; a whole number is a number, true and false are not."""
+    """Whether a value has the annotated type; an int is accepted as a float, a bool as neither."""
     if hint is Any:
         return True
     if hint in (int, float):

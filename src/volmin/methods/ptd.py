@@ -1,19 +1,19 @@
 """PTD: a transition matrix for each input, mixed from the matrices of its parts.
 
-Images that share parts share their confusions, so with part weights a(x) from a non-negative factorisation of deep
-features,
+Images that share parts are confused alike. With part weights a(x) from a non-negative factorisation of deep features,
 
     T(x) = sum_r a_r(x) T_r,
 
-where the T_r are fitted to the noisy posteriors at several anchor points of each class. Then come reweighting and
-revision, with one slack for all x, as in T-Revision.
+where the T_r are fitted to the noisy posteriors at several anchor points of each class. Reweighting and revision, with
+one slack for all x, follow as in T-Revision.
 
 Reference: Xia, Liu, Han, Wang, Gong, Liu, Niu, Tao, Sugiyama, "Part-dependent Label Noise: Towards Instance-dependent
 Label Noise", NeurIPS 2020.
 
-Deviations from the authors' code: a(x) is solved from the features of the plainly trained network, which is kept, so
-that T(x) is a function of x and the order of the data does not matter; the T_r are fitted by multiplicative updates of
-the Kullback-Leibler divergence, which stay distributions, instead of Adam on squares; revision hands on its best epoch.
+Deviations from the authors' code: a(x) is computed from the features of the network after plain training, of which a
+copy is kept, so that T(x) is a function of x and does not depend on the order of the data; the T_r are fitted by
+multiplicative updates of the Kullback-Leibler divergence, which keep them stochastic, instead of Adam on squares;
+revision ends with its best epoch.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from volmin.networks import features_and_logits, last_linear
 
 
 class PTD(TRevision):
-    """Estimates a T for each input as a mixture of part matrices, reweights by it, and then revises it.
+    """Reweights examples by a T for each input, mixed from the matrices of its parts, then corrects it by a slack.
 
     Args:
-        net: network that gives logits by a last linear layer; what that layer sees, rectified, are the features.
-        num_classes: C.
-        parts: number of parts.
-        iterations: of the factorisation.
-        warm_up: length of the plain training, as a share of the epochs.
-        revise: length of the revision, as a share of the epochs.
-        revision_lr: learning rate of Adam in the revision.
+        net: Network that gives logits by a last linear layer, whose rectified inputs are the features.
+        num_classes: Number of classes C.
+        parts: Number of parts.
+        iterations: Number of iterations of the factorisation.
+        warm_up: Length of the plain training as a share of the epochs.
+        revise: Length of the revision as a share of the epochs.
+        revision_lr: Learning rate of Adam in the revision.
     """
 
     needs = "a last linear layer"
@@ -68,7 +68,7 @@ class PTD(TRevision):
         self.register_buffer("matrices", torch.eye(num_classes).repeat(parts, 1, 1))
 
     def transition(self, x: Tensor | None = None) -> Tensor:
-        """T(x), (B, C, C); without x its average over each class, (C, C)."""
+        """T(x), (B, C, C); without x its mean over the inputs of each class, (C, C)."""
         if x is None:
             return self.revised(self.T)
         with torch.no_grad():
@@ -87,6 +87,6 @@ class PTD(TRevision):
         parts = fit_parts(weights[anchors], probs[anchors])
         self.basis.copy_(basis)
         self.matrices.copy_(parts)
-        # The average over a class: column j counts an input by how surely it is of class j.
-        of_class = probs.T @ weights / probs.sum(0)[:, None]
-        self.T.copy_(torch.einsum("jr,rij->ij", of_class, parts))
+        # The mean over each class: in column j an input is weighted by its posterior of class j.
+        class_weights = probs.T @ weights / probs.sum(0)[:, None]
+        self.T.copy_(torch.einsum("jr,rij->ij", class_weights, parts))

@@ -1,16 +1,16 @@
 """S-adaptation: a softmax layer on top of the classifier that learns the noise.
 
-The noise is one more layer, trained by backpropagation with the rest: the simple model has
+The noise is one more layer, trained by backpropagation with the rest. The simple model has
 
-    T[:, j] = softmax(b[:, j]),    loss = cross-entropy(T h(x), noisy y),
+    T[:, j] = softmax(b[:, j]),    loss = cross-entropy(T h(x), noisy y);
 
-the complex model adds ``u_ij' features(x)`` to b. T starts at the confusion of the plainly trained network, without
-which it would be known only up to a permutation.
+the complex model adds ``u_ij' features(x)`` to b. T starts at the confusion matrix of the network after plain training;
+otherwise it would be determined only up to a permutation.
 
 Reference: Goldberger, Ben-Reuven, "Training Deep Neural-Networks Using a Noise Adaptation Layer", ICLR 2017.
 
-Deviations from the authors' code: the biases of the noise layer have an optimiser of their own, without weight decay;
-the best epoch is handed on instead of stopping early. For the complex model, the T that is reported is a running mean
+Deviations from the authors' code: the biases of the noise layer have a separate optimiser, without weight decay;
+training ends with its best epoch instead of stopping early. For the complex model, the reported T is a running mean
 over batches.
 """
 
@@ -32,18 +32,18 @@ from volmin.training import Phase, Recipe
 from volmin.transition import SoftmaxTransition
 
 MOMENTUM = 0.01
-"""Share of a batch in the running mean of T."""
+"""Weight of a batch in the running mean of T."""
 
 
 class SAdaptation(Method):
-    """Trains plainly, then learns T as a softmax layer that starts at the network's confusion.
+    """Adds, after plain training, a softmax layer for T that starts at the network's confusion matrix.
 
     Args:
-        net: network that gives logits; for the complex model by a last linear layer.
-        num_classes: C.
-        model: "simple", one T, or "complex", a T that depends on the features of x.
-        beta: weight of plain cross-entropy in the loss, which holds the classes in their places.
-        warm_up: length of the plain training, as a share of the epochs.
+        net: Network that gives logits, for the complex model by a last linear layer.
+        num_classes: Number of classes C.
+        model: "simple" for one T, "complex" for a T that depends on the features of x.
+        beta: Weight of plain cross-entropy in the loss, which keeps the classes from being permuted.
+        warm_up: Length of the plain training as a share of the epochs.
     """
 
     estimates_transition = True
@@ -91,11 +91,12 @@ class SAdaptation(Method):
             T = self._at(features)
             self.average.lerp_(T.detach().mean(0), MOMENTUM)
         corrected = forward_nll(logits, T, batch.y)
-        return (
-            corrected if self.beta == 0 else torch.lerp(corrected, cross_entropies(logits, batch.y).mean(), self.beta)
-        )
+        if self.beta == 0:
+            return corrected
+        return torch.lerp(corrected, cross_entropies(logits, batch.y).mean(), self.beta)
 
     def start_at_confusion(self, batches: Iterable[Batch]) -> None:
+        """Start T at the confusion matrix; a class that is never predicted gets an identity column."""
         predicted, labels = collect(batches, lambda x: self(x).argmax(1))
         pairs = labels * self.num_classes + predicted.long()
         counts = torch.bincount(pairs, minlength=self.num_classes**2).reshape(self.num_classes, -1).float()
@@ -119,5 +120,5 @@ class SAdaptation(Method):
     def _at(self, features: Tensor) -> Tensor:
         """T(x), (B, C, C)."""
         assert self.slopes is not None
-        tilts = self.slopes(features).reshape(-1, self.num_classes, self.num_classes)
-        return (self.noise.logits + tilts).softmax(dim=1)
+        offsets = self.slopes(features).reshape(-1, self.num_classes, self.num_classes)
+        return (self.noise.logits + offsets).softmax(dim=1)

@@ -1,17 +1,17 @@
-"""T-Revision: learn a slack that repairs an estimate of T.
+"""T-Revision: a learned slack that corrects an estimate of T.
 
-Without anchor points the estimate of T is wrong; so after reweighting, the network and a free slack D are trained
+Without anchor points the estimate of T is biased. After reweighting, the network and a free (C, C) slack D are trained
 together on
 
     beta(x) * -log h(x)[noisy y],    beta(x) = h(x)[noisy y] / ((T + D) h(x))[noisy y],
 
-now with gradients through beta, the only way to D.
+now with gradients through beta, the only term that contains D.
 
 Reference: Xia, Liu, Wang, Han, Gong, Niu, Sugiyama, "Are Anchor Points Really Indispensable in Label-Noise
 Learning?", NeurIPS 2019.
 
-Deviations from the authors' code: the slack is added once (there, once more for each example of the batch); revision,
-too, hands on its best epoch by noisy-validation accuracy.
+Deviations from the authors' code: the slack is added once (there, once more for each example of the batch); revision
+also ends with its best epoch by noisy-validation accuracy.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from volmin.training import Phase, Recipe
 
 
 class TRevision(Reweight):
-    """Estimates T, reweights by it, and then revises it by a slack that is learned with the network.
+    """Reweights examples by an estimate of T, then corrects T by a slack that is learned with the network.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        estimator: how T is found from posteriors: see ``volmin.estimate_transition``.
-        T: a known T, (C, C) with columns that sum to one, or the path of a ``.npy`` file; no plain training then.
-        warm_up: length of the plain training, as a share of the epochs.
-        revise: length of the revision, as a share of the epochs.
-        revision_lr: learning rate of Adam in the revision.
-        project: make the columns of ``T + slack`` distributions. The authors do not, and report it as it is.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        estimator: Estimator of T from posteriors: see ``volmin.estimate_transition``.
+        T: Known (C, C) T with columns that sum to one, or the path of its ``.npy`` file; replaces the plain training.
+        warm_up: Length of the plain training as a share of the epochs.
+        revise: Length of the revision as a share of the epochs.
+        revision_lr: Learning rate of Adam in the revision.
+        project: Whether the columns of ``T + slack`` are made distributions; not in the authors' code.
     """
 
     def __init__(

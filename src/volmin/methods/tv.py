@@ -1,12 +1,12 @@
-"""Total-variation regularisation: push clean predictions apart, and learn T along with them.
+"""Total-variation regularisation: learn T and clean predictions that are far apart.
 
-Noise makes posteriors more alike, so of all pairs (T, h) that explain the noisy labels the right one has the most
-different clean predictions:
+Noise makes posteriors more alike, so of all pairs (T, h) that explain the noisy labels, the correct one has the most
+different clean predictions. The loss is
 
     cross-entropy(T h(x), noisy y) - gamma * mean over random pairs of 1/2 |h(x) - h(x')|_1.
 
-T is a softmax that is trained along, or the mean of Dirichlet distributions whose counts follow the labels of clean
-classes drawn from h.
+T is a trained softmax, or the mean of Dirichlet distributions whose concentrations accumulate counts of noisy labels
+and of clean classes drawn from h.
 
 Reference: Zhang, Niu, Sugiyama, "Learning Noise Transition Matrix from Only Noisy Labels via Total Variation
 Regularization", ICML 2021.
@@ -33,20 +33,20 @@ from volmin.training import Phase, Recipe
 from volmin.transition import SoftmaxTransition
 
 RETAINED, ADDED = 0.999, 0.01
-"""Factors of the old concentrations and of the counts of a batch."""
-NO_CONCENTRATION = 1e-3
-"""Where the authors' concentrations start at zero, which no Dirichlet distribution has."""
+"""Factors of the previous concentrations and of the counts of a batch."""
+SMALLEST_CONCENTRATION = 1e-3
+"""Start value off the diagonal. The authors' is zero, which is not a valid concentration."""
 
 
 class TV(Method):
-    """Learns T and the classifier together, keeping clean predictions of different inputs far apart.
+    """Learns T and the classifier together, with clean predictions of different inputs far apart.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        gamma: weight of the total variation.
-        dirichlet: learn T by counting, without gradients, instead of by a softmax.
-        concentration: start of the diagonal of the Dirichlet concentrations: 10 on MNIST, 100 on CIFAR.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        gamma: Weight of the total variation.
+        dirichlet: Whether T is learned from counts, without gradients, instead of as a softmax.
+        concentration: Start value of the diagonal of the Dirichlet concentrations: 10 on MNIST, 100 on CIFAR.
     """
 
     estimates_transition = True
@@ -69,11 +69,11 @@ class TV(Method):
         super().__init__(net, num_classes)
         if gamma < 0:
             raise InputError(
-                f"gamma must be at least 0, but is {gamma}: a negative weight would pull predictions together."
+                f"gamma must be at least 0, but is {gamma}: a negative weight would make predictions alike."
             )
         self.gamma = gamma
         self.T = None if dirichlet else SoftmaxTransition(num_classes)
-        A = torch.full((num_classes, num_classes), NO_CONCENTRATION).fill_diagonal_(concentration)
+        A = torch.full((num_classes, num_classes), SMALLEST_CONCENTRATION).fill_diagonal_(concentration)
         self.register_buffer("A", A)
 
     def transition(self, x: Tensor | None = None) -> Tensor:
@@ -82,7 +82,7 @@ class TV(Method):
     def loss(self, batch: Batch, epoch: int) -> Tensor:
         logits = self(batch.x)
         probs = logits.softmax(dim=1)
-        T = self._drawn(probs.detach(), batch.y) if self.T is None else self.T()
+        T = self._draw(probs.detach(), batch.y) if self.T is None else self.T()
         a, b = torch.randint(len(batch.y), (2, len(batch.y)), device=batch.y.device)
         return forward_nll(logits, T, batch.y) - self.gamma * total_variation(probs[a], probs[b]).mean()
 
@@ -93,8 +93,8 @@ class TV(Method):
 
         return [Phase("train", recipe.epochs, self.loss, optimizers, recipe.learning_rate_schedule())]
 
-    def _drawn(self, probs: Tensor, y: Tensor) -> Tensor:
-        """A draw of T; the noisy labels of clean classes drawn from ``probs`` are then counted."""
+    def _draw(self, probs: Tensor, y: Tensor) -> Tensor:
+        """Draw T, and add to A the counts of the noisy labels and of clean classes drawn from ``probs``."""
         T = torch.distributions.Dirichlet(self.A.T).sample().T
         clean = F.one_hot(torch.multinomial(probs, 1).squeeze(1), self.num_classes)
         counts = F.one_hot(y, self.num_classes).to(probs).T @ clean.to(probs)

@@ -4,16 +4,16 @@ The classifier h and T are learned together, in one stage, by minimising
 
     cross-entropy(T h(x), noisy y) + lam * log |det T|.
 
-If the clean posteriors are sufficiently scattered, the smallest simplex that holds the noisy posteriors has the columns
-of T as its corners, so T is found without anchor points.
+If the clean posteriors are sufficiently scattered, the columns of T are the vertices of the smallest simplex that
+contains the noisy posteriors, so T is identified without anchor points.
 
 Reference: Li, Liu, Han, Niu, Sugiyama, "Provably End-to-end Label-Noise Learning without Anchor Points", ICML 2021.
 
 Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``) and evaluated
-on a tangent that is renewed every few steps (``volmin.transition.TangentLogVolume``); validation loss is a mean over
-examples, not over batches. The authors start w at -2 (C = 10) and -4.5 (C = 100), the paper at ln(1 / (C - 2)): give
-``init`` for the former. ``shared_level`` and ``warm_up`` are ours. ``warm_up`` is for heavy pair noise, where the
-objective has local optima in which two columns of T describe one class, and some seeds end in them; starting T at the
+on a tangent that is renewed every few steps (``volmin.transition.TangentLogVolume``); the validation loss is a mean
+over examples, not over batches. w starts at ln(1 / (C - 2)) as in the paper; the authors' code starts it at -2 (C = 10)
+and -4.5 (C = 100), which ``init`` reproduces. ``shared_level`` and ``warm_up`` are additions. ``warm_up`` is for heavy
+pair noise, where some seeds end in local optima in which two columns of T describe one class; starting T at the
 smallest simplex around the posteriors of a briefly trained network avoids them.
 """
 
@@ -38,13 +38,13 @@ class VolMinNet(Method):
     """Learns T and the classifier together, keeping the volume of T small.
 
     Args:
-        net: network that gives logits.
-        num_classes: C.
-        lam: weight of the log volume. Zero leaves it out; above about 0.01 it biases T towards more noise.
-        init: start value of the parameters of T; the paper's by default.
-        shared_level: let one parameter per class carry its level of noise, which is faster for many classes.
-        warm_up: share of the epochs that plain training takes first, so that T can start from the minimum volume of
-            its posteriors; the network then starts anew. Zero starts as the paper does.
+        net: Network that gives logits.
+        num_classes: Number of classes C.
+        lam: Weight of the log volume. Zero leaves it out; above about 0.01 it biases T towards more noise.
+        init: Start value of the parameters of T; the paper's by default.
+        shared_level: Whether one parameter per class carries its noise level, which is faster with many classes.
+        warm_up: Length of plain training as a share of the epochs. T then starts at the minimum-volume estimate from
+            its posteriors, and the network is reset. Zero, as in the paper, leaves it out.
     """
 
     estimates_transition = True
@@ -76,7 +76,7 @@ class VolMinNet(Method):
         return forward_nll(self(batch.x), T, batch.y) + self.lam * self.log_volume(T)
 
     def train(self, mode: bool = True) -> VolMinNet:
-        self.log_volume.reset()
+        self.log_volume.reset()  # so that a resumed epoch does not need the tangent of the one before it
         return super().train(mode)
 
     def phases(self, recipe: Recipe) -> list[Phase]:
@@ -90,6 +90,6 @@ class VolMinNet(Method):
         return [warm_up, replace(train, prepare=self.start_from_posteriors)]
 
     def start_from_posteriors(self, batches: Iterable[Batch]) -> None:
-        """Put T at the minimum volume of the warm-up's posteriors, and the network back to the beginning."""
+        """Start T at the minimum-volume estimate from the warm-up's posteriors, and reset the network."""
         self.T.start_at(self.estimate_from_posteriors(batches, "volume"))
         reset_parameters(self.net)

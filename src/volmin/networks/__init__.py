@@ -1,4 +1,4 @@
-"""Networks. They map a batch to logits, never to probabilities."""
+"""Neural networks. All map a batch to logits, never to probabilities."""
 
 from volmin.networks.mlp import Standardize, mlp
 from volmin.networks.modules import features_and_logits, fresh_copy, last_linear, reset_parameters

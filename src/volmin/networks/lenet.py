@@ -1,4 +1,4 @@
-"""LeNet-5."""
+"""LeNet-5 (LeCun et al., 1998)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class LeNet5(nn.Module):
-    """LeNet-5 for 28 x 28 grey images, as the VolMinNet code has it (61,706 parameters for 10 classes)."""
+    """LeNet-5 for 28 x 28 grey images, as in the VolMinNet authors' code (61,706 parameters for 10 classes)."""
 
     def __init__(self, num_classes: int = 10) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons for rows of numbers."""
+"""Multi-layer perceptrons for tables, and the standardisation of their features."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 
-def mlp(in_features: int, num_classes: int, hidden: Sequence[int] = (128,)) -> nn.Module:
-    """A multi-layer perceptron with ReLU on flattened input."""
+def mlp(in_features: int, num_classes: int, hidden: Sequence[int] = (128,)) -> nn.Sequential:
+    """A multi-layer perceptron with ReLU activations; the input is flattened."""
     widths = [in_features, *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
     for fan_in, fan_out in pairwise(widths):
@@ -19,7 +19,12 @@ def mlp(in_features: int, num_classes: int, hidden: Sequence[int] = (128,)) -> n
 
 
 class Standardize(nn.Module):
-    """Shifts and scales each feature by constants measured on the training data."""
+    """Shifts and scales each feature by constants measured on the training data.
+
+    Args:
+        mean: (D,) means of the features.
+        std: (D,) standard deviations; constant features, whose deviation is zero, are shifted only.
+    """
 
     mean: Tensor
     scale: Tensor

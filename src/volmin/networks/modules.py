@@ -1,17 +1,20 @@
-"""Operations on any network: drawing its weights again, copying it, and its features before the last layer."""
+"""Operations on any network: redrawing its weights, copying it, and its features before the last layer."""
 
 from __future__ import annotations
 
 import copy
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from volmin.exceptions import InputError
 
+Network = TypeVar("Network", bound=nn.Module)
+
 
 def reset_parameters(net: nn.Module) -> None:
-    """Draw all parameters of ``net`` again, as its layers do when they are constructed."""
+    """Redraw all parameters of ``net``, as its layers do when they are constructed."""
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     drawn = set()
     for name, module in net.named_modules():
@@ -19,7 +22,7 @@ def reset_parameters(net: nn.Module) -> None:
         if callable(reset):
             reset()
             drawn.add(name)
-    # Constant parameters are allowed to stay the same; others that no reset_parameters has changed were missed.
+    # Constant parameters may stay the same; any others that did not change belong to no reset_parameters method.
     missed = [
         name
         for name, p in net.named_parameters()
@@ -27,20 +30,20 @@ def reset_parameters(net: nn.Module) -> None:
     ]
     if missed:
         raise InputError(
-            f"Cannot draw the network's weights again: {', '.join(missed)} did not change. "
+            f"Cannot redraw the network's weights: {', '.join(missed)} did not change. "
             "Give the modules that own them a reset_parameters method."
         )
 
 
-def fresh_copy(net: nn.Module) -> nn.Module:
-    """A second network of the same architecture with its own random start."""
+def fresh_copy(net: Network) -> Network:
+    """A copy of ``net`` with redrawn weights."""
     twin = copy.deepcopy(net)
     reset_parameters(twin)
     return twin
 
 
 def last_linear(net: nn.Module) -> nn.Linear:
-    """The layer that computes the logits: the last linear one."""
+    """The last linear layer, which computes the logits."""
     layers = [module for module in net.modules() if isinstance(module, nn.Linear)]
     if not layers:
         raise InputError("The network has no linear layer, so it has no features before one.")

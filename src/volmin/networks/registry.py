@@ -15,8 +15,8 @@ from volmin.networks.mlp import mlp
 from volmin.networks.resnets import resnet18, resnet32, resnet34, resnet50
 
 
-def lenet5(num_classes: int = 10) -> nn.Module:
-    """LeNet-5 for 28 x 28 grey images, as the VolMinNet code has it (61,706 parameters for 10 classes)."""
+def lenet5(num_classes: int = 10) -> LeNet5:
+    """LeNet-5 for 28 x 28 grey images, as in the VolMinNet authors' code (61,706 parameters for 10 classes)."""
     return LeNet5(num_classes)
 
 
@@ -27,7 +27,7 @@ def fast_cnn(
     *,
     dtype: torch.dtype = torch.float32,
     mirrored: bool = False,
-) -> nn.Module:
+) -> FastCNN:
     """A small network for small images that trains well in few epochs on CPUs (497,826 parameters for CIFAR-10).
 
     Args:
@@ -40,7 +40,7 @@ def fast_cnn(
     return FastCNN(num_classes, in_channels, widths, dtype=dtype, mirrored=mirrored)
 
 
-def cifar_cnn(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+def cifar_cnn(num_classes: int = 10, in_channels: int = 3) -> FastCNN:
     """``fast_cnn`` for CIFAR, 1.5 times as wide. In bfloat16, a CPU with AVX-512 BF16 trains it nearly as fast."""
     return fast_cnn(num_classes, in_channels, (48, 192, 192), dtype=torch.bfloat16, mirrored=True)
 
@@ -77,7 +77,13 @@ def names() -> list[str]:
 
 
 def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The named network for inputs of ``input_shape`` (without the batch dimension)."""
+    """The named network.
+
+    Args:
+        name: One of ``names()``.
+        input_shape: Shape of one input, without the batch dimension.
+        num_classes: C, the number of logits.
+    """
     check_input(name, input_shape)
     return BUILDERS[name](input_shape, num_classes)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions around which a shortcut leads."""
+    """Two 3 x 3 convolutions with a shortcut around them."""
 
     expansion = 1
 
@@ -28,7 +28,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two of 1 x 1, around which a shortcut leads."""
+    """A 3 x 3 convolution between two 1 x 1 convolutions, with a shortcut around them."""
 
     expansion = 4
 
@@ -58,15 +58,17 @@ def _shortcut(channels: int, out_channels: int, stride: int) -> nn.Module:
 
 
 class ResNet(nn.Module):
-    """Stem, stages of blocks that halve the image from the second on, mean over its pixels, linear layer.
+    """A residual network: stem, stages of blocks, mean over all pixels, linear layer.
+
+    Every stage but the first halves the height and width.
 
     Args:
         block: ``BasicBlock`` or ``Bottleneck``.
-        depths: blocks of each stage.
-        widths: channels of each stage, before the block's expansion.
-        num_classes: C.
-        stem: the first convolution.
-        pool: what follows the stem.
+        depths: Number of blocks of each stage.
+        widths: Channels of each stage, before the block's expansion.
+        num_classes: C, the number of logits.
+        stem: First convolution.
+        pool: Pooling after the stem, if any.
     """
 
     def __init__(
@@ -99,39 +101,39 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-def resnet18(num_classes: int = 10, in_channels: int = 3, *, stem_padding: int = 0) -> nn.Module:
-    """ResNet-18 for images of 32 x 32, as the VolMinNet code has it (11,173,962 parameters for 10 classes).
+def resnet18(num_classes: int = 10, in_channels: int = 3, *, stem_padding: int = 0) -> ResNet:
+    """ResNet-18 for images of 32 x 32, as in the VolMinNet authors' code (11,173,962 parameters for 10 classes).
 
-    Its first convolution has no padding, which most versions for CIFAR have: give ``stem_padding=1`` for those.
+    Its first convolution has no padding; ``stem_padding=1`` gives the version that is usual for CIFAR.
     """
     return _for_small_images((2, 2, 2, 2), num_classes, in_channels, stem_padding)
 
 
-def resnet34(num_classes: int = 100, in_channels: int = 3, *, stem_padding: int = 0) -> nn.Module:
-    """ResNet-34 for images of 32 x 32: what the VolMinNet code trains on CIFAR-100 (21,328,292 parameters)."""
+def resnet34(num_classes: int = 100, in_channels: int = 3, *, stem_padding: int = 0) -> ResNet:
+    """ResNet-34 for images of 32 x 32, as the VolMinNet authors' code uses for CIFAR-100 (21,328,292 parameters)."""
     return _for_small_images((3, 4, 6, 3), num_classes, in_channels, stem_padding)
 
 
-def _for_small_images(depths: Sequence[int], num_classes: int, in_channels: int, stem_padding: int) -> nn.Module:
+def _for_small_images(depths: Sequence[int], num_classes: int, in_channels: int, stem_padding: int) -> ResNet:
     stem = nn.Conv2d(in_channels, 64, 3, padding=stem_padding, bias=False)
     return _channels_last(ResNet(BasicBlock, depths, (64, 128, 256, 512), num_classes, stem))
 
 
-def resnet32(num_classes: int = 100, in_channels: int = 3) -> nn.Module:
+def resnet32(num_classes: int = 100, in_channels: int = 3) -> ResNet:
     """He et al.'s ResNet-32 for CIFAR, which the paper names for CIFAR-100 (472,756 parameters).
 
-    Shortcuts that change the shape are projections, as in the other networks here, and not padded identities.
+    Shortcuts that change the shape are projections, as in the other networks here, not padded identities.
     """
     stem = nn.Conv2d(in_channels, 16, 3, padding=1, bias=False)
     return _channels_last(ResNet(BasicBlock, (5, 5, 5), (16, 32, 64), num_classes, stem))
 
 
-def resnet50(num_classes: int = 1000, in_channels: int = 3) -> nn.Module:
-    """ResNet-50 for images of 224 x 224, which takes the weights of torchvision's (see ``load_weights``)."""
+def resnet50(num_classes: int = 1000, in_channels: int = 3) -> ResNet:
+    """ResNet-50 for images of 224 x 224; torchvision's weights fit it (see ``load_weights``)."""
     stem = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
     pool = nn.MaxPool2d(3, stride=2, padding=1)
     return _channels_last(ResNet(Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512), num_classes, stem, pool))
 
 
-def _channels_last(net: nn.Module) -> nn.Module:
+def _channels_last(net: ResNet) -> ResNet:
     return net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]

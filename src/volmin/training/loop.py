@@ -117,10 +117,11 @@ def fit(
                 record = fabric.broadcast(record)
                 raise_if_diverged(record)
                 progress.record(record, score(record, rule), method.state_dict())
-                if path is not None and fabric.is_global_zero:
-                    checkpoints.save(path, identity, method, optimizers, progress)
+                # Before the checkpoint is saved: a run killed in between repeats the epoch, and with it the warning.
                 if regular and not (regular := has_regular_transition(method)):
                     warn_of_collapse(record)
+                if path is not None and fabric.is_global_zero:
+                    checkpoints.save(path, identity, method, optimizers, progress)
                 if on_epoch is not None:
                     on_epoch(progress.history)
             if progress.best_weights:

@@ -14,9 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 from volmin._typing import Numbers
 from volmin.data.augmentation import Augmentation
 from volmin.data.images.files import ImageFiles, Pixels
-from volmin.data.loaders import Batch
+from volmin.data.loaders import Batch, check_labels
 from volmin.exceptions import DataError, InputError
-from volmin.validation import validate_labels
 
 MAX_WORKERS = 16
 
@@ -118,8 +117,8 @@ class ImageLoader:
         )
 
     def check_labels(self, num_classes: int) -> None:
-        """Require all labels to lie in ``0 .. num_classes - 1``."""
-        validate_labels(self.y, len(self.y), num_classes)
+        """Require labels in ``0 .. num_classes - 1``."""
+        check_labels(self.y, num_classes)
 
     def example(self) -> None:
         """No example: decoding one may fail, and the size of the images is known from ``files.shape``."""

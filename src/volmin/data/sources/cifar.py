@@ -203,7 +203,7 @@ def _part(content: Any, layout: Layout, name: str) -> Part:
     pixels = np.asarray(entries.get("data", ()))
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != 3 * 32 * 32:
         raise DataError(f"The file {name} of {layout.title} does not hold rows of 3,072 bytes: download it again.")
-    source = f"The file {name} of {layout.title} is damaged"
+    source = f"The file {name} of {layout.title}"
     labels = class_numbers(entries.get(layout.labels, ()), len(pixels), layout.num_classes, source)
     return Part(torch.tensor(pixels).view(-1, 3, 32, 32), labels)
 

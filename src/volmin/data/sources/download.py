@@ -49,7 +49,7 @@ class _Bar:
 
     @property
     def total(self) -> int:
-        """Size of the file in bytes, 0 if the server does not tell; pooch sets it before the first ``update``."""
+        """Size of the file in bytes, 0 if unknown; pooch sets it before the first ``update``."""
         return self._total
 
     @total.setter

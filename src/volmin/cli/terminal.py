@@ -1,0 +1,26 @@
+"""Text and tables on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from volmin.formatting import terminal_safe
+
+
+def console() -> Console:
+    """A console on standard output that does not colour numbers by itself."""
+    return Console(highlight=False)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Print a line that may contain file names or labels: neither control characters nor markup have an effect."""
+    console().print(terminal_safe(text), markup=False, soft_wrap=True, style=style)
+
+
+def plain_table(*columns: str, title: str | None = None, wrap: str = "") -> Table:
+    """A table without lines whose columns do not wrap, except the one called ``wrap``."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, header_style="dim", no_wrap=column != wrap)
+    return table
