@@ -75,3 +75,33 @@ def test_two_networks_start_in_different_places():
 def test_it_starts_undecided():
     torch.manual_seed(0)
     assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.8
+
+
+def test_bfloat16_rounds_features_only():
+    torch.manual_seed(0)
+    half = networks.fast_cnn(dtype=torch.bfloat16).eval()
+    exact = networks.fast_cnn().eval()
+    exact.load_state_dict(half.state_dict())
+    x = torch.randn(8, 3, 32, 32)
+    features, logits = networks.features_and_logits(half, x)
+    assert logits.dtype == torch.float32
+    assert torch.equal(features, features.bfloat16().float())
+    assert not torch.equal(logits, logits.bfloat16().float())
+    assert 0 < (logits - exact(x)).abs().max() < 0.05 * exact(x).std()
+
+
+def test_bfloat16_networks_keep_weights_and_gradients_in_full_precision():
+    net = networks.build("cifar_cnn", (3, 20, 20), 10)
+    net(torch.randn(8, 3, 20, 20)).square().mean().backward()
+    assert {p.dtype for p in net.parameters()} == {torch.float32}
+    assert {p.grad.dtype for p in net.parameters() if p.grad is not None} == {torch.float32}
+
+
+def test_mirror_images_have_the_same_logits_in_evaluation_only():
+    torch.manual_seed(0)
+    net, x = networks.fast_cnn(mirrored=True), torch.randn(8, 3, 32, 32)
+    assert not torch.allclose(net(x), net(x.flip(3)), atol=1e-3)
+    assert torch.allclose(net.eval()(x), net(x.flip(3)), atol=1e-5)
+    plain = networks.fast_cnn().eval()
+    plain.load_state_dict(net.state_dict())
+    assert torch.allclose(net(x), (plain(x) + plain(x.flip(3))) / 2, atol=1e-5)

@@ -28,9 +28,17 @@ the head would still be unsure at the end of a short training, which a transitio
 
 
 class FastCNN(nn.Sequential):
-    """What ``volmin.networks.fast_cnn`` makes."""
+    """The network of ``volmin.networks.fast_cnn``."""
 
-    def __init__(self, num_classes: int, in_channels: int, widths: Sequence[int]) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        in_channels: int,
+        widths: Sequence[int],
+        *,
+        dtype: torch.dtype = torch.float32,
+        mirrored: bool = False,
+    ) -> None:
         whitening = Whitening(in_channels)
         channels, layers = whitening.out_channels, [whitening, nn.GELU()]
         for width in widths:
@@ -46,9 +54,21 @@ class FastCNN(nn.Sequential):
             channels = width
         super().__init__(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.dtype, self.mirrored = dtype, mirrored
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) / _CALM
+        *layers, head = self
+        features = self._features(layers, input)
+        if self.mirrored and not self.training:
+            features = (features + self._features(layers, input.flip(3))) / 2
+        return head(features) / _CALM
+
+    def _features(self, layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+        """(B, D) input of the last layer, in full precision: logits and T are more sensitive to rounding."""
+        if self.dtype == torch.float32:
+            return nn.Sequential(*layers)(x)
+        with torch.autocast(x.device.type, self.dtype):
+            return nn.Sequential(*layers)(x).float()
 
 
 class Whitening(nn.Module):
