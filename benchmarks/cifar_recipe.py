@@ -27,7 +27,7 @@ from volmin.data import AUGMENTATIONS, ProgressiveCropFlip
 from volmin.experiments.run import read_metrics, run, set_up
 from volmin.experiments.spec import RunSpec, resolve
 from volmin.io.atomic import read_json, write_json
-from volmin.networks.fast_cnn import FastCNN, PassingConv2d
+from volmin.networks.fast_cnn import FastCNN, IdentityConv2d
 from volmin.networks.registry import BUILDERS
 
 ROWS, TEST_ROWS = 20_000, 2_000
@@ -49,7 +49,7 @@ def random_convolutions(num_classes: int) -> nn.Module:
     """A network whose other convolutions start at random."""
     net = cifar_cnn(num_classes)
     for layer in net:
-        if isinstance(layer, PassingConv2d):
+        if isinstance(layer, IdentityConv2d):
             nn.Conv2d.reset_parameters(layer)
             layer.reset_parameters = lambda layer=layer: nn.Conv2d.reset_parameters(layer)
     return net

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from sklearn.datasets import load_sample_image
 
 from volmin import networks
-from volmin.networks.fast_cnn import PassingConv2d, Whitening
+from volmin.networks.fast_cnn import IdentityConv2d, Whitening
 
 
 @pytest.mark.parametrize(("channels", "side", "stem"), [(3, 32, 24), (1, 28, 8), (4, 16, 32)])
@@ -59,10 +59,10 @@ def test_whitening_learns_its_bias_alone():
 
 def test_convolutions_start_by_passing_on_what_they_are_given():
     x = torch.randn(2, 5, 8, 8)
-    wider = PassingConv2d(5, 9, 3, padding=1, bias=False)
+    wider = IdentityConv2d(5, 9, 3, padding=1, bias=False)
     assert torch.equal(wider(x)[:, :5], x)
     assert wider(x)[:, 5:].std() > 0
-    assert torch.equal(PassingConv2d(5, 3, 3, padding=1, bias=False)(x), x[:, :3])
+    assert torch.equal(IdentityConv2d(5, 3, 3, padding=1, bias=False)(x), x[:, :3])
 
 
 def test_two_networks_start_in_different_places():
