@@ -9,7 +9,7 @@ from volmin.networks.fast_cnn import IdentityConv2d, Whitening
 
 
 @pytest.mark.parametrize(("channels", "side", "stem"), [(3, 32, 24), (1, 28, 8), (4, 16, 32)])
-def test_it_takes_small_images(channels, side, stem):
+def test_small_images_are_accepted(channels, side, stem):
     net = networks.build("fast_cnn", (channels, side, side), 10)
     assert net(torch.zeros(2, channels, side, side)).shape == (2, 10)
     weights = 9 * (stem * 32 + 32 * 32 + 32 * 128 + 3 * 128 * 128) + 128 * 10
@@ -30,7 +30,7 @@ def spread(channels):
     return torch.linalg.cond(torch.cov(channels[0].flatten(1)))
 
 
-def test_patches_of_a_photograph_come_out_at_a_common_scale(photograph):
+def test_patches_of_a_photograph_are_whitened(photograph):
     whitened = Whitening(3)(photograph).detach()[:, :12]
     patches = F.unfold(photograph, 2).view(1, 12, *whitened.shape[2:])
     assert spread(whitened) < spread(patches) / 20
@@ -48,7 +48,7 @@ def test_both_signs_of_orthogonal_components(channels):
     assert torch.linalg.matrix_rank(one) == 4 * channels
 
 
-def test_whitening_learns_its_bias_alone():
+def test_only_the_bias_of_whitening_is_trained():
     whitening = Whitening(3)
     assert [name for name, _ in whitening.named_parameters()] == ["bias"]
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_whitening_learns_its_bias_alone():
     assert whitening.bias.abs().sum() == 0
 
 
-def test_convolutions_start_by_passing_on_what_they_are_given():
+def test_convolutions_start_as_the_identity():
     x = torch.randn(2, 5, 8, 8)
     wider = IdentityConv2d(5, 9, 3, padding=1, bias=False)
     assert torch.equal(wider(x)[:, :5], x)
@@ -65,14 +65,14 @@ def test_convolutions_start_by_passing_on_what_they_are_given():
     assert torch.equal(IdentityConv2d(5, 3, 3, padding=1, bias=False)(x), x[:, :3])
 
 
-def test_two_networks_start_in_different_places():
+def test_two_networks_have_different_initial_weights():
     x = torch.randn(4, 3, 32, 32)
     net = networks.fast_cnn()
     twin = networks.fresh_copy(net)
     assert not torch.allclose(net.eval()(x), twin.eval()(x))
 
 
-def test_it_starts_undecided():
+def test_initial_logits_are_near_zero():
     torch.manual_seed(0)
     assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.8
 
