@@ -109,11 +109,12 @@ def test_sample_keeps_rows_together():
     assert (labels.features == 2 * labels.inputs).all()
 
 
-def test_simulated_noise_has_the_intended_rate():
+def test_simulated_noise_has_the_intended_rate(tmp_path):
     for name, rate in (("digits-asymmetric", 0.3), ("digits-clean", 0), ("weak-judge", 0.1), ("overlapping", 0.03)):
-        labels = sets.SETS[f"made-{name}"](None)
+        labels = sets.SETS[f"made-{name}"](tmp_path)
         deviation = np.sqrt(rate * (1 - rate) / len(labels.given))
         assert np.mean(labels.given != labels.clean) == pytest.approx(rate, abs=3 * deviation)
+        assert labels.features is not None
         assert len(labels.features) == len(labels.given)
 
 
