@@ -185,3 +185,11 @@ def test_numbers_of_epochs_are_distinguished():
     row = STUDY.rows[1]
     short = RunRecord(STUDY.spec(row, "mnist", "pair:0.45", 1, epochs=2).as_json(), RECORDS[0].result)
     assert tables.settings(STUDY, [short, *RECORDS]) == [("official", 2), ("official", None)]
+
+
+def test_table_of_a_preset_that_only_some_data_sets_have():
+    study = paper.study("table1")
+    assert {"mnist", "cifar10"} <= set(study.datasets)
+    table = tables.build_table(study, [], "fast18")
+    assert table.study.datasets == ("cifar10",)
+    assert tables.curves(study, [], "fast18") == {}

@@ -123,6 +123,11 @@ PRESETS: dict[str, dict[str, Preset]] = {
 }
 
 
+def has(dataset: str, preset: str) -> bool:
+    """Whether a data set has a preset of this name."""
+    return preset in PRESETS.get(dataset.removesuffix(NO_ANCHORS), {})
+
+
 def find(dataset: str, preset: str, rows: int | None = None) -> Preset:
     """The named preset of a data set; for the user's own data, with a recipe for ``rows`` training rows."""
     whole = dataset.removesuffix(NO_ANCHORS)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
+from volmin.experiments import presets
 from volmin.experiments.paper import STUDIES, Published, Row, Study
 from volmin.experiments.records import RunRecord
 
@@ -63,7 +64,7 @@ def build_table(
     study: Study, records: Iterable[RunRecord], preset: str = "official", epochs: int | None = None
 ) -> ResultTable:
     """Fill a study from records. Runs with other options, presets or lengths of training are left out."""
-    found = list(records)
+    study, found = _having(study, preset), list(records)
     cells = []
     for dataset in study.datasets:
         for noise in study.noises:
@@ -71,6 +72,11 @@ def build_table(
             cells += _with_best(column, smallest=study.metric == "transition_error")
     length = "" if epochs is None else f", {epochs} epochs"
     return ResultTable(study, f"preset {preset}{length}", tuple(cells))
+
+
+def _having(study: Study, preset: str) -> Study:
+    """The study on the data sets that have a preset of this name."""
+    return replace(study, datasets=tuple(name for name in study.datasets if presets.has(name, preset)))
 
 
 def _cell(
@@ -97,7 +103,7 @@ def curves(
     study: Study, records: Iterable[RunRecord], preset: str = "official", epochs: int | None = None
 ) -> dict[str, dict[str, list[Sequence[float]]]]:
     """The study's metric by epoch, for each setting and row: one curve per seed that has run."""
-    found = [record for record in records if study.metric in record.curves]
+    study, found = _having(study, preset), [record for record in records if study.metric in record.curves]
     panels: dict[str, dict[str, list[Sequence[float]]]] = {}
     for dataset in study.datasets:
         for noise in study.noises:
