@@ -34,7 +34,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         identifiability=text.identifiability(result),
         identified=result.identified,
         class_dependent=result.class_dependent,
-        readings_differ=result.readings is not None and result.readings.differ,
+        expected_correct_stated=text.states_expected_correct(result),
         notes=[text.rare_classes(result)] if result.rare else [],
         check=result.provenance.get("known", ""),
         classes=[str(name) for name in result.classes],

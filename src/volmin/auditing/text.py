@@ -65,9 +65,9 @@ def _class_dependent_rate(result: AuditResult) -> str:
 
 
 def noise_rate_bracket(result: AuditResult) -> tuple[float, float]:
-    """Bounds of the noise rate that follow from those of the classes; the estimate lies between them."""
+    """Bounds of the noise rate that follow from those of the classes, widened to contain ``noise_range``."""
     high = float(result.class_priors @ result.bracket[:, 1])
-    return 0.0, max(high, result.noise_rate)
+    return 0.0, max(high, result.noise_range[1])
 
 
 def identifiability(result: AuditResult) -> str:
@@ -87,6 +87,12 @@ def identifiability(result: AuditResult) -> str:
     names = ", ".join(str(result.classes[j]) for j in _failing(result)[:MOST_NAMED])
     missing = f" Examples that clearly do not belong to {names} are missing." if names else ""
     return f"T is not identified ({s}): the estimate is the largest noise that the data allow.{missing} {HAND_CHECK}"
+
+
+def states_expected_correct(result: AuditResult) -> bool:
+    """Whether the expected share of correct labels among the flagged can be stated."""
+    differ = result.readings is not None and result.readings.differ
+    return not differ and (result.scatter is None or not result.scatter.refuted)
 
 
 def rare_classes(result: AuditResult) -> str:
@@ -134,8 +140,8 @@ def _flagged(result: AuditResult, fdr: float | None) -> str:
     if len(rows) == 0:
         return f"No label is flagged{f' ({limit} correct labels among the flagged)' if limit else ''}."
     flagged = "1 label is flagged" if len(rows) == 1 else f"{len(rows):,} labels are flagged"
-    if result.readings is not None and result.readings.differ:
-        return f"{flagged}. What share of them is correct depends on the reading, so no limit is promised."
+    if not states_expected_correct(result):
+        return f"{flagged}; what share of them is correct cannot be known from the labels alone."
     correct = f"{flagged}; about {result.quality[rows].mean():.0%} of them are expected to be correct"
     return f"{correct}{f' ({limit})' if limit else ''}."
 

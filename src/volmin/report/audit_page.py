@@ -76,7 +76,8 @@ class AuditPage:
     identified: bool
     class_dependent: bool
     """Whether the estimates follow the class-dependent reading of hard examples."""
-    readings_differ: bool
+    expected_correct_stated: bool
+    """Whether ``expected_correct`` can be stated; it cannot where the readings differ or T is not identified."""
     notes: Sequence[str]
     check: str
     """Comparison with known true labels, in words; empty without any."""
