@@ -67,12 +67,15 @@ def test_flags_find_the_wrong_labels_of_hard_examples(found, hard):
     assert (np.diff(found.suspicion[flagged]) <= 0).all()
 
 
-def test_summary_states_the_range_and_no_certainty(found):
+def test_summary_states_the_range_and_no_certainty(found, hard):
     low, high = (f"{rate:.1%}" for rate in found.noise_range)
     summary = found.summary()
     assert f"Between {low} and {high} are wrong: {low} if hard examples may rightly carry either label" in summary
     assert "cannot tell which reading of hard examples is right" in summary
-    assert "cannot be known from the labels alone" in summary
+    first, second = found.readings.flagged_correct
+    assert second == pytest.approx(1 - hard.wrong[found.issues()].mean(), abs=0.01)
+    assert f"flagged; {second:.0%} of them are correct if each example has one right label, {first:.0%} if" in summary
+    assert "cannot be known from the labels alone" in found.summary(fdr=0.1)
     for words in ("identified", "interval", "expected to be correct"):
         assert words not in summary
         assert words not in found.summary(fdr=0.1)
@@ -120,6 +123,7 @@ def test_saved_audit_keeps_its_reading(hard, tmp_path, reading):
     assert again.issues(0.1).tolist() == audit.issues(0.1).tolist()
     assert again.readings.sharpness == audit.readings.sharpness
     assert again.noise_range == audit.noise_range
+    assert again.readings.flagged_correct == audit.readings.flagged_correct
     content = json.loads((tmp_path / "audit.json").read_text())
     assert content["noise_range"] == list(audit.noise_range)
     assert content["readings"]["differ"]

@@ -26,7 +26,7 @@ from volmin.auditing.judges import CrossFit, as_features, cross_fit, resolve_mod
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import choose, validate_reading
-from volmin.auditing.result import AuditResult, most_suspicious
+from volmin.auditing.result import AuditResult
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
 from volmin.progress import PlainProgress, Progress
@@ -221,9 +221,8 @@ def _over_all_rows(
     clean[np.ix_(audited, common)] = inference.clean_probs
     clean[~audited, skipped] = 1
     chosen = choose(given.codes, clean, T, given_probs, reading)
-    flagged = most_suspicious(chosen.suspicion, int((chosen.reading.suggested != given.codes).sum()))
     suggested = chosen.reading.suggested.copy()
-    suggested[flagged] = chosen.reading.alternatives[flagged]
+    suggested[chosen.flagged] = chosen.reading.alternatives[chosen.flagged]
     bracket = np.tile([0.0, 1.0], (C, 1))
     bracket[common] = inference.bracket
     return Audit(
@@ -239,7 +238,7 @@ def _over_all_rows(
         sampling=None if inference.sampling is None else _over_all_classes(inference.sampling, common, C),
         rare=tuple(int(code) for code in np.setdiff1d(np.arange(C), common)),
         suspicion=chosen.suspicion,
-        num_flagged=len(flagged),
+        num_flagged=len(chosen.flagged),
         readings=chosen.readings,
     )
 

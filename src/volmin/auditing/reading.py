@@ -37,11 +37,14 @@ class Readings:
             a number between them for a compromise.
         noise_rates: Shares of wrong labels under the first and the second reading.
         class_noise_rates: (C, 2) shares of each true class that carry another label, likewise.
+        flagged_correct: Expected shares of correct labels among those that are flagged by default, likewise; zero if
+            none is flagged.
     """
 
     sharpness: float
     noise_rates: tuple[float, float]
     class_noise_rates: Array
+    flagged_correct: tuple[float, float]
 
     @property
     def gap(self) -> float:
@@ -61,12 +64,14 @@ class Chosen:
     Attributes:
         reading: Joint distribution, qualities and suggestions under the chosen reading.
         transition: (C, C) T under the chosen reading.
+        flagged: Rows of the labels that are flagged by default, the most suspicious first.
         suspicion: (N,) scores of the labels, larger for more suspicious ones.
         readings: Both readings, for comparison.
     """
 
     reading: Reading
     transition: Array
+    flagged: Labels
     suspicion: Array
     readings: Readings
 
@@ -92,14 +97,29 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
     sharpness = SHARPNESS.get(reading, BETWEEN if _gap(*rates) > LARGEST_GAP else 1.0)
     known = {found.sharpness: found for found in (first, second)}
     chosen = known[sharpness] if sharpness in known else readings.read(codes, clean, T, sharpness)
-    second_T = second.transition(T)
+    suspicion = -_log_odds(first.quality) - _log_odds(given_probs)
+    flagged = most_suspicious(suspicion, int((chosen.suggested != codes).sum()))
+    first_correct, second_correct = (
+        float(found.quality[flagged].mean()) if len(flagged) else 0.0 for found in (first, second)
+    )
     return Chosen(
         reading=chosen,
         # The columns of the joint distribution are a noisier estimate than T itself.
         transition=T if sharpness == 1 else chosen.transition(T),
-        suspicion=-_log_odds(first.quality) - _log_odds(given_probs),
-        readings=Readings(sharpness, rates, 1 - np.stack([np.diag(T), np.diag(second_T)], axis=1)),
+        flagged=flagged,
+        suspicion=suspicion,
+        readings=Readings(
+            sharpness=sharpness,
+            noise_rates=rates,
+            class_noise_rates=1 - np.stack([np.diag(T), np.diag(second.transition(T))], axis=1),
+            flagged_correct=(first_correct, second_correct),
+        ),
     )
+
+
+def most_suspicious(suspicion: Array, count: int) -> Labels:
+    """The ``count`` rows of largest suspicion, in descending order."""
+    return np.argsort(-suspicion, kind="stable")[:count].astype(np.int64)
 
 
 def _gap(first: float, second: float) -> float:

@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from volmin import quality
 from volmin._typing import AnyArray, Array, Labels, Mask
 from volmin.auditing.labels import encode, is_missing, vector
-from volmin.auditing.reading import Readings
+from volmin.auditing.reading import Readings, most_suspicious
 from volmin.exceptions import InputError
 from volmin.identifiability import Scatter
 from volmin.intervals import Intervals, noise_bounds
@@ -226,11 +226,6 @@ class Check:
     updated: Array
     strength: float
     updated_noise_rate: float
-
-
-def most_suspicious(suspicion: Array, count: int) -> Labels:
-    """The ``count`` rows of largest suspicion, in descending order."""
-    return np.argsort(-suspicion, kind="stable")[:count].astype(np.int64)
 
 
 def _check(result: AuditResult, known: Mask, truth: Labels, fdr: float | None) -> Check:

@@ -107,15 +107,16 @@ def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -
     found, num_flagged = content["readings"], content["num_flagged"]
     if type(num_flagged) is not int or not 0 <= num_flagged <= labels.height:
         raise ValueError(f"num_flagged must be a number of rows, but is {num_flagged!r}")
-    first, second = _numbers(found["noise_rates"], 2).tolist()
+    rates, correct = (_numbers(found[name], 2) for name in ("noise_rates", "flagged_correct"))
     return {
         "suspicion": labels["suspicion"].to_numpy(),
         "num_flagged": num_flagged,
         # JSON has no infinity.
         "readings": Readings(
             sharpness=math.inf if found["sharpness"] is None else float(_numbers(found["sharpness"])),
-            noise_rates=(first, second),
+            noise_rates=(float(rates[0]), float(rates[1])),
             class_noise_rates=_numbers(found["class_noise_rates"], count, 2),
+            flagged_correct=(float(correct[0]), float(correct[1])),
         ),
     }
 

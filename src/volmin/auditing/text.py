@@ -141,6 +141,12 @@ def _flagged(result: AuditResult, fdr: float | None) -> str:
         return f"No label is flagged{f' ({limit} correct labels among the flagged)' if limit else ''}."
     flagged = "1 label is flagged" if len(rows) == 1 else f"{len(rows):,} labels are flagged"
     if not states_expected_correct(result):
+        if fdr is None and result.readings is not None and result.scatter is not None and not result.scatter.refuted:
+            either, one = (f"{share:.0%}" for share in result.readings.flagged_correct)
+            return (
+                f"{flagged}; {one} of them are correct if each example has one right label, {either} if hard ones may"
+                " rightly carry either label."
+            )
         return f"{flagged}; what share of them is correct cannot be known from the labels alone."
     correct = f"{flagged}; about {result.quality[rows].mean():.0%} of them are expected to be correct"
     return f"{correct}{f' ({limit})' if limit else ''}."
