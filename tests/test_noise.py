@@ -101,7 +101,13 @@ def test_pickled_matrix_is_not_loaded(tmp_path):
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [([0, 1, 4], "0..3"), ([-1, 0], "0..3"), ([0.5, 1], "integers"), ([[0], [1]], "vector"), (["a"], "integers")],
+    [
+        ([0, 1, 4], "0..3"),
+        ([-1, 0], "0..3"),
+        ([0.5, 1], "integers"),
+        ([[0], [1]], "one label per row"),
+        (["a"], "integers"),
+    ],
 )
 def test_invalid_labels_are_rejected(labels, message):
     with pytest.raises(ValueError, match=message):
@@ -120,7 +126,7 @@ def test_measured_matrix_matches_a_hand_computed_example():
     [
         ([0, 3], [0, 1], r"noisy must lie in 0\.\.2, but span 0\.\.3"),
         ([0, -1], [0, 1], "noisy must lie in"),
-        ([0.5, 1], [0, 1], "noisy must be a vector of integers"),
+        ([0.5, 1], [0, 1], "noisy must be integers"),
         ([0, 1], [0], "equal length, but have 2 and 1"),
     ],
 )

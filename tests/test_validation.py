@@ -89,7 +89,7 @@ def test_posteriors_are_normalised_within_the_tolerance():
     [
         ([0, 1], "shape (3,), but have shape (2,)"),
         ([0.0, 1.0, 1.0], "must be integers, but are float64"),
-        ([0, 1, 2], "must lie in 0..1, one per column, but span 0..2"),
+        ([0, 1, 2], "must lie in 0..1, but span 0..2"),
         ([-1, 1, 0], "but span -1..1"),
     ],
 )

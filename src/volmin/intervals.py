@@ -85,7 +85,7 @@ def bootstrap_intervals(
     """
     _check(replicas, level)
     x = _standardised(features)
-    largest = validate_labels(labels, len(x), np.iinfo(np.int64).max).max()
+    largest = validate_labels(labels, len(x)).max()
     num_classes = int(largest) + 1 if num_classes is None else num_classes
     if num_classes < 2 or len(x) < num_classes:
         raise InputError(f"Intervals need 2 classes and as many rows, but there are {num_classes} and {len(x)}.")

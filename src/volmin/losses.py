@@ -14,8 +14,8 @@ from volmin.transition import log_volume
 from volmin.validation import check_batch, check_tensor, check_transition, raise_label_range
 
 SMALLEST_LIKELIHOOD = 1e-12
-_ZERO_ENTRY = 1e-30
-"""Added to the entries of T: negligible, but keeps the loss finite for a label that T makes impossible."""
+_SMALLEST = 1e-30
+"""Added to a likelihood before its logarithm."""
 
 Curriculum = Literal["small_loss", "self_paced", "linear", "focal", "hard", "predefined"]
 """How examples are weighted by their losses: see ``volmin.methods.mentornet``."""
@@ -33,21 +33,14 @@ def cross_entropies(logits: Tensor, y: Tensor) -> Tensor:
 def forward_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """Mean of ``-log (T h(x))[y]``: cross-entropy of the noisy label under the corrected prediction.
 
-    Only row y of T is needed, so this costs O(N C) instead of O(N C^2). No probability underflows, and the derivatives
-    of first and second order are exact where T has zeros.
+    Only row y of T is needed, so this costs O(N C) instead of O(N C^2). It stays finite where a label is impossible.
 
     Args:
         logits: (N, C) clean logits.
         T: (C, C) matrix, or (N, C, C) where it depends on x.
         y: (N,) noisy labels.
     """
-    check_batch(logits, y)
-    check_transition(T, logits, "logits")
-    logits = logits.to(torch.promote_types(logits.dtype, T.dtype))
-    rows = _label_rows(T, y) + _ZERO_ENTRY
-    # Relative to the largest term of T h, which is a constant here, each term is at most one and one of them is one.
-    logits = logits - (logits.detach() + rows.detach().log()).amax(1, keepdim=True)
-    return (logits.logsumexp(1) - (rows * logits.exp()).sum(1).log()).mean()
+    return -(_likelihood(logits, T, y) + _SMALLEST).log().mean()
 
 
 def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None) -> Tensor:
@@ -71,9 +64,7 @@ def backward_nll(logits: Tensor, T: Tensor, y: Tensor, clip: float | None = None
 
 def noisy_likelihood(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """``(T h(x))[y]``, (N,), at least 1e-12. T, (C, C) or (N, C, C), need not be stochastic: it may include a slack."""
-    check_batch(logits, y)
-    check_transition(T, logits, "logits")
-    return (_label_rows(T, y) * logits.softmax(dim=1)).sum(1).clamp_min(SMALLEST_LIKELIHOOD)
+    return _likelihood(logits, T, y).clamp_min(SMALLEST_LIKELIHOOD)
 
 
 def importance(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
@@ -161,6 +152,14 @@ def weighted_mean(losses: Tensor, weights: Tensor, least: float = 1.0) -> Tensor
     """``sum w l / sum w``, with a divisor of at least ``least``."""
     _check_broadcast(losses, weights, "losses", "weights")
     return (weights * losses).sum() / weights.sum().clamp_min(least)
+
+
+def _likelihood(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
+    """``(T h(x))[y]``, (N,), in the wider of both types: T is sensitive to rounding."""
+    check_batch(logits, y)
+    check_transition(T, logits, "logits")
+    h = logits.to(torch.promote_types(logits.dtype, T.dtype)).softmax(dim=1)
+    return (_label_rows(T, y) * h).sum(1)
 
 
 def _label_rows(T: Tensor, y: Tensor) -> Tensor:

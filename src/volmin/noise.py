@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from torch import Tensor
 
 from volmin._typing import Array, Labels, Numbers
 from volmin.exceptions import InputError
 from volmin.io.arrays import read_array
 from volmin.transition import validate_transition
+from volmin.validation import validate_labels
 
 
 def symmetric(num_classes: int, rate: float) -> Array:
@@ -56,7 +56,10 @@ def measured(noisy: Numbers, clean: Numbers, num_classes: int) -> Array:
         clean: (N,) clean labels of the same rows.
         num_classes: Number of classes C.
     """
-    noisy, clean = _checked_labels(noisy, num_classes, "noisy"), _checked_labels(clean, num_classes, "clean")
+    noisy, clean = (
+        validate_labels(labels, num_classes=num_classes, name=name)
+        for name, labels in (("noisy", noisy), ("clean", clean))
+    )
     if len(noisy) != len(clean):
         raise InputError(f"noisy and clean must have equal length, but have {len(noisy)} and {len(clean)} labels.")
     joint = np.zeros((num_classes, num_classes))
@@ -121,7 +124,7 @@ def corrupt(
             VolMinNet code for the same seed; ``"vectorised"`` has the same distribution and is a hundred times faster.
     """
     T = validate_transition(T)
-    y = _checked_labels(labels, len(T), "labels")
+    y = validate_labels(labels, num_classes=len(T))
     if draw == "authors":
         generator = np.random.RandomState(seed)
         return np.array([generator.multinomial(1, T[:, clean]).argmax() for clean in y], dtype=np.int64)
@@ -133,15 +136,6 @@ def corrupt(
         here = y == clean
         noisy[here] = np.searchsorted(T[:, clean].cumsum()[:-1], uniform[here], side="right")
     return noisy
-
-
-def _checked_labels(labels: Numbers, num_classes: int, name: str) -> Labels:
-    y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if y.ndim != 1 or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool or not y.size):
-        raise InputError(f"{name} must be a vector of integers, but have shape {y.shape} and type {y.dtype}.")
-    if len(y) and not (y.min() >= 0 and y.max() < num_classes):
-        raise InputError(f"{name} must lie in 0..{num_classes - 1}, but span {y.min()}..{y.max()}.")
-    return y.astype(np.int64)
 
 
 def _check(num_classes: int, rate: float) -> None:

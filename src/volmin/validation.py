@@ -54,17 +54,24 @@ def validate_posteriors(probs: Numbers, name: str = "probs") -> Array:
     return P
 
 
-def validate_labels(labels: Numbers, num_rows: int, num_classes: int) -> Labels:
-    """(N,) labels as int64, or an ``InputError`` that says why they do not fit these rows and classes."""
+def validate_labels(
+    labels: Numbers, num_rows: int | None = None, num_classes: int | None = None, name: str = "labels"
+) -> Labels:
+    """(N,) labels as int64, or an ``InputError`` about ``name`` if they do not fit the rows and classes."""
     y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if y.shape != (num_rows,):
-        raise InputError(f"labels must hold one label per row, shape ({num_rows},), but have shape {y.shape}.")
+    if y.ndim != 1 or (num_rows is not None and len(y) != num_rows):
+        wanted = "one label per row" if num_rows is None else f"one label per row, shape ({num_rows},)"
+        raise InputError(f"{name} must hold {wanted}, but have shape {y.shape}.")
+    if len(y) == 0:
+        return y.astype(np.int64)
     if not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool):
         raise InputError(
-            f"labels must be integers, but are {y.dtype}; number the classes in the order of the columns of probs."
+            f"{name} must be integers, but are {y.dtype}; number the classes from 0, in the order of the columns of "
+            "probs if there are any."
         )
-    if y.min() < 0 or y.max() >= num_classes:
-        raise InputError(f"labels must lie in 0..{num_classes - 1}, one per column, but span {y.min()}..{y.max()}.")
+    if y.min() < 0 or (num_classes is not None and y.max() >= num_classes):
+        wanted = "not be negative" if num_classes is None else f"lie in 0..{num_classes - 1}"
+        raise InputError(f"{name} must {wanted}, but span {y.min()}..{y.max()}.")
     return y.astype(np.int64)
 
 

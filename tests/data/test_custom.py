@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -82,7 +84,7 @@ def test_progress_of_decoding_is_reported(tmp_path):
 def test_invalid_arguments_are_explained(tmp_path):
     path = table(tmp_path)
     (tmp_path / "few.csv").write_text("x,y\n1,a\n2,b\n3,b\n")
-    for arguments, message in (
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"name": path}, "Name the label column .* It has: x, y"),
         ({"name": path, "label": "z"}, "no column 'z'"),
         ({"name": path, "label": "y", "clean": "z"}, "no column 'z'"),
@@ -93,6 +95,7 @@ def test_invalid_arguments_are_explained(tmp_path):
         ),
         ({"name": "digits", "label": "y"}, "no columns to choose from"),
         ({"name": tmp_path / "few.csv", "label": "y"}, "too few"),
-    ):
+    )
+    for arguments, message in cases:
         with pytest.raises(ValueError, match=message):
             load_dataset(**arguments)

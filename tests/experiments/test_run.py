@@ -188,7 +188,10 @@ def photographs():
 def test_run_on_augmented_images_is_resumed_to_the_same_bits(photographs, tmp_path):
     chosen = spec.resolve("cifar10", "sym:0.2", "cross_entropy", preset="fast", epochs=3, threads=2)
     whole = run.run(run.set_up(chosen, dataset=photographs), tmp_path / "whole")
-    assert json.loads((chosen.folder(tmp_path / "whole") / "spec.json").read_text())["augmentation"] == "crop_flip"
+    assert (
+        json.loads((chosen.folder(tmp_path / "whole") / "spec.json").read_text())["augmentation"]
+        == "progressive_crop_flip"
+    )
 
     def interrupt(history):
         if len(history) == 2:

@@ -5,11 +5,11 @@ import torch.nn.functional as F
 from sklearn.datasets import load_sample_image
 
 from volmin import networks
-from volmin.networks.fast_cnn import PassingConv2d, Whitening
+from volmin.networks.fast_cnn import IdentityConv2d, Whitening
 
 
 @pytest.mark.parametrize(("channels", "side", "stem"), [(3, 32, 24), (1, 28, 8), (4, 16, 32)])
-def test_it_takes_small_images(channels, side, stem):
+def test_small_images_are_accepted(channels, side, stem):
     net = networks.build("fast_cnn", (channels, side, side), 10)
     assert net(torch.zeros(2, channels, side, side)).shape == (2, 10)
     weights = 9 * (stem * 32 + 32 * 32 + 32 * 128 + 3 * 128 * 128) + 128 * 10
@@ -30,7 +30,7 @@ def spread(channels):
     return torch.linalg.cond(torch.cov(channels[0].flatten(1)))
 
 
-def test_patches_of_a_photograph_come_out_at_a_common_scale(photograph):
+def test_patches_of_a_photograph_are_whitened(photograph):
     whitened = Whitening(3)(photograph).detach()[:, :12]
     patches = F.unfold(photograph, 2).view(1, 12, *whitened.shape[2:])
     assert spread(whitened) < spread(patches) / 20
@@ -48,7 +48,7 @@ def test_both_signs_of_orthogonal_components(channels):
     assert torch.linalg.matrix_rank(one) == 4 * channels
 
 
-def test_whitening_learns_its_bias_alone():
+def test_only_the_bias_of_whitening_is_trained():
     whitening = Whitening(3)
     assert [name for name, _ in whitening.named_parameters()] == ["bias"]
     with torch.no_grad():
@@ -57,21 +57,51 @@ def test_whitening_learns_its_bias_alone():
     assert whitening.bias.abs().sum() == 0
 
 
-def test_convolutions_start_by_passing_on_what_they_are_given():
+def test_convolutions_start_as_the_identity():
     x = torch.randn(2, 5, 8, 8)
-    wider = PassingConv2d(5, 9, 3, padding=1, bias=False)
+    wider = IdentityConv2d(5, 9, 3, padding=1, bias=False)
     assert torch.equal(wider(x)[:, :5], x)
     assert wider(x)[:, 5:].std() > 0
-    assert torch.equal(PassingConv2d(5, 3, 3, padding=1, bias=False)(x), x[:, :3])
+    assert torch.equal(IdentityConv2d(5, 3, 3, padding=1, bias=False)(x), x[:, :3])
 
 
-def test_two_networks_start_in_different_places():
+def test_two_networks_have_different_initial_weights():
     x = torch.randn(4, 3, 32, 32)
     net = networks.fast_cnn()
     twin = networks.fresh_copy(net)
     assert not torch.allclose(net.eval()(x), twin.eval()(x))
 
 
-def test_it_starts_undecided():
+def test_initial_logits_are_near_zero():
     torch.manual_seed(0)
     assert networks.fast_cnn()(torch.randn(64, 3, 32, 32)).std() < 0.8
+
+
+def test_bfloat16_rounds_features_only():
+    torch.manual_seed(0)
+    half = networks.fast_cnn(dtype=torch.bfloat16).eval()
+    exact = networks.fast_cnn().eval()
+    exact.load_state_dict(half.state_dict())
+    x = torch.randn(8, 3, 32, 32)
+    features, logits = networks.features_and_logits(half, x)
+    assert logits.dtype == torch.float32
+    assert torch.equal(features, features.bfloat16().float())
+    assert not torch.equal(logits, logits.bfloat16().float())
+    assert 0 < (logits - exact(x)).abs().max() < 0.05 * exact(x).std()
+
+
+def test_bfloat16_networks_keep_weights_and_gradients_in_full_precision():
+    net = networks.build("cifar_cnn", (3, 20, 20), 10)
+    net(torch.randn(8, 3, 20, 20)).square().mean().backward()
+    assert {p.dtype for p in net.parameters()} == {torch.float32}
+    assert {p.grad.dtype for p in net.parameters() if p.grad is not None} == {torch.float32}
+
+
+def test_mirror_images_have_the_same_logits_in_evaluation_only():
+    torch.manual_seed(0)
+    net, x = networks.fast_cnn(mirrored=True), torch.randn(8, 3, 32, 32)
+    assert not torch.allclose(net(x), net(x.flip(3)), atol=1e-3)
+    assert torch.allclose(net.eval()(x), net(x.flip(3)), atol=1e-5)
+    plain = networks.fast_cnn().eval()
+    plain.load_state_dict(net.state_dict())
+    assert torch.allclose(net(x), (plain(x) + plain(x.flip(3))) / 2, atol=1e-5)

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from volmin.exceptions import TrainingDivergedError
 from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes
 from volmin.losses import forward_nll
 from volmin.methods import CrossEntropy, Method, VolMinNet
-from volmin.training import Phase, clean_probs, noisy_scores, selected
+from volmin.networks import last_linear
+from volmin.training import Phase, Selection, clean_probs, noisy_scores, selected
 from volmin.training.recipe import one_cycle, steps
 from volmin.transition import DegenerateTransitionWarning, DominantTransition, degeneracy, log_volume
 
@@ -33,7 +35,7 @@ def blobs(count=600, num_classes=3, rate=0.3, seed=0):
     return torch.tensor(x, dtype=torch.float32), torch.tensor(noisy), torch.tensor(clean)
 
 
-def build(method=VolMinNet, num_classes=3, seed=0, **options):
+def build(method: Any = VolMinNet, num_classes: int = 3, seed: int = 0, **options: Any) -> Any:
     torch.manual_seed(seed)
     return method(networks.mlp(2, num_classes, (16,)), num_classes, **options)
 
@@ -103,7 +105,8 @@ def test_volminnet_finds_T_and_beats_cross_entropy(noisy_digits, digits):
 
 def test_noisy_validation_selects_the_weights():
     train, val = loaders()
-    for rule, key in (("loss", "val_loss"), ("accuracy", "val_accuracy")):
+    rules: dict[Selection, str] = {"loss": "val_loss", "accuracy": "val_accuracy"}
+    for rule, key in rules.items():
         method = build(lam=0.0)
         history = fit(method, train, val, Recipe(epochs=12, lr=0.5, selection=rule))
         values = [record[key] for record in history]
@@ -225,7 +228,7 @@ def test_checkpoint_cannot_execute_code(tmp_path):
 def test_phase_trains_only_the_parameters_of_its_optimisers():
     class HeadOnly(CrossEntropy):
         def phases(self, recipe):
-            return [Phase("head", 2, self.cross_entropy, lambda: [SGD(self.net[-1].parameters(), lr=0.1)])]
+            return [Phase("head", 2, self.cross_entropy, lambda: [SGD(last_linear(self.net).parameters(), lr=0.1)])]
 
     method = build(HeadOnly)
     method.net[-1].bias.requires_grad_(False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip
+from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip, ProgressiveCropFlip
 from volmin.data.dataset import Dataset, Part
 from volmin.data.images import ImageFiles, ImageLoader
 from volmin.data.loaders import Batch, TensorLoader
@@ -28,6 +28,7 @@ __all__ = [
     "ImageLoader",
     "NoisySplit",
     "Part",
+    "ProgressiveCropFlip",
     "TensorLoader",
     "load_dataset",
     "names",

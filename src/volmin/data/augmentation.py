@@ -1,8 +1,8 @@
-"""Random augmentation of batches of training images."""
+"""Random changes of whole batches of training images."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -13,8 +13,17 @@ from torch import Tensor
 class Augmentation(Protocol):
     """Random changes of images. All choices of an epoch are drawn at once, so they do not depend on the devices."""
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw (count, K) random choices, one row per example of an epoch."""
+    def at(self, epoch: int, done: float) -> Augmentation:
+        """The augmentation of one epoch.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+            done: Share of training that is complete, from 0 to 1.
+        """
+        ...
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw (N, K) random choices for the images at ``rows`` (N,) of the training set."""
         ...
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
@@ -28,9 +37,12 @@ class CropFlip:
 
     padding: int = 4
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        corner = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
-        mirrored = torch.randint(2, (count, 1), generator=generator)
+    def at(self, epoch: int, done: float) -> CropFlip:
+        return self
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        corner = torch.randint(2 * self.padding + 1, (len(rows), 2), generator=generator)
+        mirrored = torch.randint(2, (len(rows), 1), generator=generator)
         return torch.cat([corner, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
@@ -46,19 +58,55 @@ class CropFlip:
 
 
 @dataclass(frozen=True)
+class ProgressiveCropFlip(CropFlip):
+    """Crop and flip images in short trainings, with small images first and each image mirrored in every other epoch.
+
+    Whole images are shrunk, which makes early epochs cheaper. Alternating flips show both versions of an image equally
+    often, which a few random flips do not.
+    """
+
+    scales: tuple[float, ...] = (5 / 8, 13 / 16, 1.0)
+    """Sides of the images relative to their full size, each for an equal share of training."""
+    alternating: bool = True
+    """Whether flips alternate between epochs; they are random otherwise."""
+    epoch: int = 0
+    done: float = 1.0
+
+    def at(self, epoch: int, done: float) -> ProgressiveCropFlip:
+        return replace(self, epoch=epoch, done=done)
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        choices = super().draw(rows, generator)
+        if self.alternating:
+            choices[:, 2] = ((rows * _HASH >> 16) + self.epoch) % 2
+        return choices
+
+    def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
+        cropped = super().__call__(x, choices)
+        stage = min(int(self.done * len(self.scales)), len(self.scales) - 1)
+        sides = [round(side * self.scales[stage]) for side in x.shape[2:]]
+        if sides == list(x.shape[2:]):
+            return cropped
+        return F.interpolate(cropped, sides, mode="bilinear", antialias=True)
+
+
+@dataclass(frozen=True)
 class InnerCropFlip:
     """Crop images to 7/8 of their sides at a random place (256 to 224), and mirror half of them."""
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+    def at(self, epoch: int, done: float) -> InnerCropFlip:
+        return self
+
+    def draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         # Places are fractions of the margin in fixed units, so that the draw does not depend on the image size.
-        place = torch.randint(_UNITS, (count, 2), generator=generator)
-        mirrored = torch.randint(2, (count, 1), generator=generator)
+        place = torch.randint(_UNITS, (len(rows), 2), generator=generator)
+        mirrored = torch.randint(2, (len(rows), 1), generator=generator)
         return torch.cat([place, mirrored], dim=1)
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
         height, width = (-(-side * 7 // 8) for side in x.shape[2:])
-        places = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
-        corners = choices[:, :2].to(x.device) * places // _UNITS
+        margin = torch.tensor([x.shape[2] - height + 1, x.shape[3] - width + 1], device=x.device)
+        corners = choices[:, :2].to(x.device) * margin // _UNITS
         crops = [
             image[:, top : top + height, left : left + width].flip(2 if mirrored else ())
             for image, (top, left), mirrored in zip(x, corners.tolist(), choices[:, 2].tolist(), strict=True)
@@ -67,5 +115,11 @@ class InnerCropFlip:
 
 
 _UNITS = 2**16
-AUGMENTATIONS: dict[str, Augmentation] = {"crop_flip": CropFlip(), "inner_crop_flip": InnerCropFlip()}
+_HASH = 2654435761
+"""Knuth's multiplier, 2**32 over the golden ratio: bit 16 of a row's product is as good as random."""
+AUGMENTATIONS: dict[str, Augmentation] = {
+    "crop_flip": CropFlip(),
+    "inner_crop_flip": InnerCropFlip(),
+    "progressive_crop_flip": ProgressiveCropFlip(),
+}
 """Augmentations by the names that presets and specs use."""

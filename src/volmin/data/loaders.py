@@ -39,8 +39,13 @@ class Loader(Protocol):
         """Number of batches of a training epoch."""
         ...
 
-    def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
-        """A training epoch in an order that depends on the seed alone; the share of one of several devices."""
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
+        """A training epoch in an order that depends on the seed alone; the share of one of several devices.
+
+        ``epoch`` and ``done`` are the epoch's number and the share of training before it, for ``Augmentation.at``.
+        """
         ...
 
     def to(self, device: torch.device) -> Self:
@@ -98,7 +103,9 @@ class TensorLoader:
             here = slice(int(rows[0]), int(rows[-1]) + 1)
             yield Batch(self._normalized(self.x[here]), self.y[here], rows)
 
-    def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
         """A training epoch in random order; with several devices, the share of the one at ``rank``.
 
         Every device gets the same number of batches, of ``batch_size / world_size`` rows, so that together they take
@@ -111,12 +118,13 @@ class TensorLoader:
             whole = whole[: len(whole) - len(whole) % world_size]
             return whole[rank::world_size].to(self.y.device).split(size)
 
-        order = share(torch.randperm(len(self.y), generator=generator))
-        choices = share(self.augment.draw(len(self.y), generator)) if self.augment is not None else order
-        for rows, chosen in zip(order, choices, strict=True):
+        order = torch.randperm(len(self.y), generator=generator)
+        augment = None if self.augment is None else self.augment.at(epoch, done)
+        choices = order if augment is None else augment.draw(order, generator)
+        for rows, chosen in zip(share(order), share(choices), strict=True):
             x = self.x.index_select(0, rows)
-            if self.augment is not None:
-                x = self.augment(x, chosen)
+            if augment is not None:
+                x = augment(x, chosen)
             yield Batch(self._normalized(x), self.y.index_select(0, rows), rows)
 
     def _normalized(self, x: Tensor) -> Tensor:
@@ -160,7 +168,9 @@ class IterableLoader:
             check_labels(y, self.num_classes)
             yield Batch(x, y.long(), index[0] if index else None)
 
-    def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
         if world_size > 1:
             raise InputError("Training on several devices needs a TensorLoader or an ImageLoader.")
         return iter(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+import torch
 from torch import nn
 
 from volmin.exceptions import InputError
@@ -19,12 +20,33 @@ def lenet5(num_classes: int = 10) -> LeNet5:
     return LeNet5(num_classes)
 
 
-def fast_cnn(num_classes: int = 10, in_channels: int = 3, widths: Sequence[int] = (32, 128, 128)) -> FastCNN:
-    """A small network for small images that trains well in few epochs on CPUs (497,826 parameters for CIFAR-10)."""
-    return FastCNN(num_classes, in_channels, widths)
+def fast_cnn(
+    num_classes: int = 10,
+    in_channels: int = 3,
+    widths: Sequence[int] = (32, 128, 128),
+    *,
+    dtype: torch.dtype = torch.float32,
+    mirrored: bool = False,
+) -> FastCNN:
+    """A small network for small images that trains well in few epochs on CPUs (497,826 parameters for CIFAR-10).
+
+    Args:
+        num_classes: Number of classes C.
+        in_channels: Number of channels of the images.
+        widths: Number of channels of each block.
+        dtype: Type in which features are computed; weights and logits are float32.
+        mirrored: Average the features of an image and its mirror image in evaluation.
+    """
+    return FastCNN(num_classes, in_channels, widths, dtype=dtype, mirrored=mirrored)
 
 
-_BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+def cifar_cnn(num_classes: int = 10, in_channels: int = 3) -> FastCNN:
+    """``fast_cnn`` for CIFAR, 1.5 times as wide. In bfloat16, a CPU with AVX-512 BF16 trains it nearly as fast."""
+    return fast_cnn(num_classes, in_channels, (48, 192, 192), dtype=torch.bfloat16, mirrored=True)
+
+
+BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+    "cifar_cnn": lambda shape, num_classes: cifar_cnn(num_classes, shape[0]),
     "fast_cnn": lambda shape, num_classes: fast_cnn(num_classes, shape[0]),
     "lenet5": lambda shape, num_classes: lenet5(num_classes),
     "mlp": lambda shape, num_classes: mlp(prod(shape), num_classes),
@@ -36,6 +58,7 @@ _BUILDERS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "resnet50": lambda shape, num_classes: resnet50(num_classes, shape[0]),
 }
 DESCRIPTIONS = {
+    "cifar_cnn": "fast_cnn for CIFAR: 1.5 times as wide, in bfloat16, averaging over mirror images in evaluation",
     "fast_cnn": "a small network for small images that trains well in few epochs on CPUs",
     "lenet5": "for 28 x 28 grey images, as in the authors' code",
     "mlp": "one hidden layer of 128 units, for tables and flattened images",
@@ -50,7 +73,7 @@ DESCRIPTIONS = {
 
 def names() -> list[str]:
     """Names that ``build`` accepts."""
-    return sorted(_BUILDERS)
+    return sorted(BUILDERS)
 
 
 def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -62,7 +85,7 @@ def build(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Modul
         num_classes: C, the number of logits.
     """
     check_input(name, input_shape)
-    return _BUILDERS[name](input_shape, num_classes)
+    return BUILDERS[name](input_shape, num_classes)
 
 
 def check_input(name: str, input_shape: tuple[int, ...]) -> None:
@@ -76,5 +99,5 @@ def check_input(name: str, input_shape: tuple[int, ...]) -> None:
 
 def check_name(name: str) -> None:
     """Require a name that ``build`` accepts."""
-    if name not in _BUILDERS:
+    if name not in BUILDERS:
         raise InputError(f"Unknown network {name!r}. Choose one of: {', '.join(names())}.")

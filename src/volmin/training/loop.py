@@ -103,7 +103,9 @@ def fit(
                 start, epoch = time.perf_counter(), progress.epoch
                 order = seed_generator(seed, number, epoch)
                 seed_generator(seed, number, epoch, fabric.global_rank)
-                batches = train.shuffled(order, fabric.global_rank, fabric.world_size)
+                # A phase without a schedule continues a completed training.
+                done = epoch / phase.epochs if phase.schedule is not None else 1.0
+                batches = train.shuffled(order, fabric.global_rank, fabric.world_size, epoch=epoch, done=done)
                 record: Record = {"phase": phase.name, "epoch": len(progress.history) + 1}
                 rates = _learning_rates(phase, optimizers, epoch, train.epoch_batches)
                 record["train_loss"] = train_epoch(objective, stepped, batches, epoch, rates, fabric)

@@ -75,14 +75,17 @@ class ImageLoader:
         """Number of batches of one ``shuffled`` epoch on one device."""
         return -(-self.per_class * len(self.y.unique()) // self.batch_size)
 
-    def shuffled(self, seed: int, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    def shuffled(
+        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
+    ) -> Iterator[Batch]:
         """A balanced epoch in random order, or the share of device ``rank`` of ``world_size``.
 
         Batches without a readable image are skipped, since their mean loss would not be a number.
         """
         generator = torch.Generator().manual_seed(seed)
         order = self.balanced(generator)
-        choices = self.augment.draw(len(order), generator) if self.augment is not None else order[:, None]
+        augment = None if self.augment is None else self.augment.at(epoch, done)
+        choices = order[:, None] if augment is None else augment.draw(order, generator)
         here = torch.arange(len(order) - len(order) % world_size)[rank::world_size]
         batches = order[here].split(max(1, self.batch_size // world_size))
         files = self.files if self.augment is None else self.files.resized(self.files.side * 8 // 7)
@@ -90,8 +93,8 @@ class ImageLoader:
         for images, rows, kept in self._decoded(files, batches, chosen):
             if not len(rows):
                 continue
-            if self.augment is not None:
-                images = self.augment(images, kept)
+            if augment is not None:
+                images = augment(images, kept)
             yield self._batch(images, rows)
 
     def balanced(self, generator: torch.Generator) -> Tensor:
