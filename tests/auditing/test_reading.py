@@ -40,6 +40,11 @@ def found(hard):
     return volmin.audit(hard.labels, probs=hard.probs, random_state=0)
 
 
+def readings_of(audit):
+    assert audit.readings is not None
+    return audit.readings
+
+
 def f1(flagged, wrong):
     return 2 * wrong[flagged].sum() / (len(flagged) + wrong.sum())
 
@@ -49,8 +54,8 @@ def test_range_contains_the_noise_of_hard_examples(found, hard):
     assert low < 0.5 * hard.wrong.mean()
     assert low < found.noise_rate < high
     assert high == pytest.approx(hard.wrong.mean(), abs=0.01)
-    assert found.readings.differ
-    assert found.readings.gap > LARGEST_GAP
+    assert readings_of(found).differ
+    assert readings_of(found).gap > LARGEST_GAP
     assert (found.class_noise_range[:, 0] <= found.class_noise_rates).all()
     assert (found.class_noise_rates <= found.class_noise_range[:, 1]).all()
     assert found.noise_rate == pytest.approx((1 - found.quality).mean())
@@ -72,7 +77,7 @@ def test_summary_states_the_range_and_no_certainty(found, hard):
     summary = found.summary()
     assert f"Between {low} and {high} are wrong: {low} if hard examples may rightly carry either label" in summary
     assert "cannot tell which reading of hard examples is right" in summary
-    first, second = found.readings.flagged_correct
+    first, second = readings_of(found).flagged_correct
     assert second == pytest.approx(1 - hard.wrong[found.issues()].mean(), abs=0.01)
     assert f"flagged; {second:.0%} of them are correct if each example has one right label, {first:.0%} if" in summary
     assert "cannot be known from the labels alone" in found.summary(fdr=0.1)
@@ -91,7 +96,9 @@ def test_reading_can_be_chosen(found, hard):
     )
     assert (first.noise_rate, second.noise_rate) == pytest.approx(found.noise_range)
     assert first.noise_range == second.noise_range == found.noise_range
-    assert (first.readings.sharpness, second.readings.sharpness) == (1, math.inf)
+    assert (readings_of(first).sharpness, readings_of(second).sharpness) == (1, math.inf)
+    assert first.clean_probs is not None
+    assert second.clean_probs is not None
     np.testing.assert_allclose(first.quality, volmin.label_quality(hard.labels, first.clean_probs, first.transition))
     assert second.transition[0, 0] == pytest.approx((hard.labels == 0)[second.clean_probs.argmax(axis=1) == 0].mean())
     assert "If each example has one right label:" in second.summary()
@@ -101,8 +108,8 @@ def test_reading_can_be_chosen(found, hard):
 
 
 def test_class_dependent_noise_gives_one_number(audited, mislabelled):
-    assert not audited.readings.differ
-    assert audited.readings.sharpness == 1
+    assert not readings_of(audited).differ
+    assert readings_of(audited).sharpness == 1
     low, high = audited.noise_range
     assert low <= audited.noise_rate <= high
     assert audited.intervals is not None
@@ -121,9 +128,9 @@ def test_saved_audit_keeps_its_reading(hard, tmp_path, reading):
     assert again.summary() == audit.summary()
     assert again.issues().tolist() == audit.issues().tolist()
     assert again.issues(0.1).tolist() == audit.issues(0.1).tolist()
-    assert again.readings.sharpness == audit.readings.sharpness
+    assert readings_of(again).sharpness == readings_of(audit).sharpness
     assert again.noise_range == audit.noise_range
-    assert again.readings.flagged_correct == audit.readings.flagged_correct
+    assert readings_of(again).flagged_correct == readings_of(audit).flagged_correct
     content = json.loads((tmp_path / "audit.json").read_text())
     assert content["noise_range"] == list(audit.noise_range)
     assert content["readings"]["differ"]
