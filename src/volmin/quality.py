@@ -56,7 +56,7 @@ def label_posteriors(labels: Numbers, clean_probs: Numbers, T: Numbers) -> Array
     y, h, T = _validate(labels, clean_probs, T)
     posteriors = np.empty_like(h)
     for rows in _chunks(len(h)):
-        posteriors[rows] = _bayes(y[rows], h[rows], T)
+        posteriors[rows] = bayes_rule(y[rows], h[rows], T)
     return posteriors
 
 
@@ -65,7 +65,7 @@ def label_quality(labels: Numbers, clean_probs: Numbers, T: Numbers) -> Array:
     y, h, T = _validate(labels, clean_probs, T)
     quality = np.empty(len(h))
     for rows in _chunks(len(h)):
-        quality[rows] = np.take_along_axis(_bayes(y[rows], h[rows], T), y[rows, None], axis=1)[:, 0]
+        quality[rows] = np.take_along_axis(bayes_rule(y[rows], h[rows], T), y[rows, None], axis=1)[:, 0]
     return quality
 
 
@@ -74,7 +74,7 @@ def suggest(labels: Numbers, clean_probs: Numbers, T: Numbers) -> Labels:
     y, h, T = _validate(labels, clean_probs, T)
     suggested = np.empty_like(y)
     for rows in _chunks(len(h)):
-        suggested[rows] = _bayes(y[rows], h[rows], T).argmax(axis=1)
+        suggested[rows] = bayes_rule(y[rows], h[rows], T).argmax(axis=1)
     return suggested
 
 
@@ -106,7 +106,7 @@ def joint(labels: Numbers, clean_probs: Numbers, T: Numbers) -> Array:
     y, h, T = _validate(labels, clean_probs, T)
     counts = np.zeros_like(T)
     for rows in _chunks(len(h)):
-        counts += _sum_by_label(y[rows], _bayes(y[rows], h[rows], T))
+        counts += _sum_by_label(y[rows], bayes_rule(y[rows], h[rows], T))
     return counts / len(h)
 
 
@@ -147,7 +147,8 @@ def misfit(joint: Numbers, T: Numbers) -> float:
     return float(np.abs(J - validate_transition(T, len(J)) * J.sum(axis=0)).sum() / 2)
 
 
-def _bayes(y: Labels, h: Array, T: Array) -> Array:
+def bayes_rule(y: Labels, h: Array, T: Array) -> Array:
+    """``label_posteriors`` of arguments that are known to be valid, without chunks."""
     weight = T[y] * h
     evidence = weight.sum(axis=1, keepdims=True)
     impossible = evidence[:, 0] <= 0

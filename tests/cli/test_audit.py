@@ -104,6 +104,19 @@ def test_given_probabilities_and_a_table_without_features(command, mislabelled, 
     assert mislabelled.wrong[flagged].sum() >= 0.85 * mislabelled.wrong.sum()
 
 
+def test_reading_and_limit_can_be_chosen(command, mislabelled, tmp_path):
+    pl.DataFrame({"label": mislabelled.labels}).write_parquet(tmp_path / "labels.parquet")
+    np.save(tmp_path / "probs.npy", mislabelled.probs)
+    audit = ("audit", tmp_path / "labels.parquet", "--label", "label", "--probs", tmp_path / "probs.npy")
+    code, shown, _ = command(*audit, "--reading", "one_right_label", "--fdr", "0.05", "--out", tmp_path / "audit")
+    assert code == 0
+    disagreement = (mislabelled.probs.argmax(axis=1) != mislabelled.labels).mean()
+    content = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    assert "If each example has one right label:" in shown
+    assert content["fdr"] == 0.05
+    assert content["noise_rate"] == max(content["noise_range"]) == pytest.approx(disagreement, abs=0.03)
+
+
 @pytest.mark.slow
 def test_folder_of_images(command, mislabelled, tmp_path):
     root, some = tmp_path / "photos", np.arange(600)
@@ -204,6 +217,7 @@ def test_fractional_labels(command, tmp_path):
         (["t.csv"], "Name the label column of"),
         (["t.csv", "--label", "z"], "has no column 'z'"),
         (["t.csv", "--label", "y", "--model", "oracle"], "There is no model 'oracle'"),
+        (["t.csv", "--label", "y", "--reading", "both"], "There is no reading 'both'"),
         (["t.csv", "--label", "y", "--probs", "none.npy"], "There is no array at"),
         (["t.csv", "--label", "y", "--probs", "t.csv"], "is not a NumPy array file"),
         (["t.csv", "--label", "y", "--probs", "p.npy"], "probs has 3 rows, but there are 12 labels"),

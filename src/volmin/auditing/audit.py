@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from volmin import quality
 from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
 from volmin.auditing.inference import Inference, infer, warn_if_in_sample
 from volmin.auditing.judges import CrossFit, as_features, cross_fit, resolve_model
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.page import write_page
-from volmin.auditing.result import FDR, AuditResult
+from volmin.auditing.reading import choose, validate_reading
+from volmin.auditing.result import AuditResult
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
 from volmin.progress import PlainProgress, Progress
@@ -41,16 +41,16 @@ FEWEST_ROWS = 5
 class Audit(AuditResult):
     """The result of ``volmin.audit``, with methods to print, save and load it; see ``AuditResult`` for its fields."""
 
-    def summary(self, fdr: float = FDR) -> str:
+    def summary(self, fdr: float | None = None) -> str:
         """The result as a few lines of text.
 
         Args:
-            fdr: Largest expected share of correct labels among the flagged.
+            fdr: Largest expected share of correct labels among the flagged, as in ``issues``.
         """
         return text.summary(self, fdr)
 
     def to_html(
-        self, path: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float = FDR
+        self, path: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float | None = None
     ) -> None:
         """Write the report as one self-contained HTML file.
 
@@ -59,12 +59,12 @@ class Audit(AuditResult):
             examples: What to show of the flagged rows: a table (polars, pandas or a mapping of columns), or images as
                 an (N, channels, height, width) array of bytes.
             names: (N,) names of the rows, such as file names; by default their numbers.
-            fdr: Largest expected share of correct labels among the flagged.
+            fdr: Largest expected share of correct labels among the flagged, as in ``issues``.
         """
         write_page(self, Path(path), examples, names, fdr)
 
     def save(
-        self, folder: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float = FDR
+        self, folder: str | Path, *, examples: Any = None, names: Sequence[Any] | None = None, fdr: float | None = None
     ) -> None:
         """Write ``issues.csv``, ``labels.parquet``, ``transition.csv``, ``report.html`` and, last, ``audit.json``.
 
@@ -72,7 +72,7 @@ class Audit(AuditResult):
             folder: Folder of the files; it is created if necessary.
             examples: What to show of the flagged rows, as in ``to_html``.
             names: (N,) names of the rows, as in ``to_html``.
-            fdr: Largest expected share of correct labels among the flagged.
+            fdr: Largest expected share of correct labels among the flagged, as in ``issues``.
         """
         storage.save(self, Path(folder), examples, names, fdr)
 
@@ -90,6 +90,7 @@ def audit(
     model: Any = None,
     classes: Any = None,
     folds: int = 5,
+    reading: str = "auto",
     level: float = 0.95,
     random_state: int | None = None,
     threads: int = 1,
@@ -108,6 +109,9 @@ def audit(
         classes: (C,) classes in the order of the columns of ``probs``; needed if they are not sorted or if some have
             no label.
         folds: Number of folds of the cross-fitting, at least 2.
+        reading: What the labels of hard examples mean: ``class_dependent`` if these may rightly carry either label,
+            ``one_right_label`` if each has one right label; ``auto`` takes the former where both give similar noise
+            rates, and otherwise a compromise.
         level: Nominal coverage of the intervals.
         random_state: Random seed of folds, models and samples; None draws one.
         threads: Number of threads. Results depend on it in the last digits; only large images gain from more than one.
@@ -115,6 +119,7 @@ def audit(
         progress: Callback ``(title, done, total)`` for progress, in place of ``verbose``.
     """
     _check_arguments(features, probs, model, folds, level, threads)
+    validate_reading(reading)
     start = time.perf_counter()
     seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
     posteriors = None if probs is None else validate_posteriors(probs)
@@ -143,7 +148,10 @@ def audit(
         "seconds": round(time.perf_counter() - start, 2),
         "versions": versions(),
     }
-    return replace(_over_all_rows(given, common, audited, inference), histories=fitted.histories, provenance=provenance)
+    given_probs = np.ones(len(given.codes))
+    given_probs[audited] = fitted.probs[np.arange(len(codes)), codes]
+    found = _over_all_rows(given, common, audited, inference, given_probs, reading)
+    return replace(found, histories=fitted.histories, provenance=provenance)
 
 
 def versions() -> dict[str, str]:
@@ -201,32 +209,37 @@ def _restricted(probs: Array, common: Labels) -> Array:
     return np.where(total > 0, kept / np.where(total > 0, total, 1), 1 / len(common))
 
 
-def _over_all_rows(given: Encoded, common: Labels, audited: Mask, inference: Inference) -> Audit:
+def _over_all_rows(
+    given: Encoded, common: Labels, audited: Mask, inference: Inference, given_probs: Array, reading: str
+) -> Audit:
     """The audit of all rows and classes; labels of rows that were not audited are assumed to be correct."""
     N, C = len(given.codes), len(given.classes)
     skipped = given.codes[~audited]
     T = np.eye(C)
     T[np.ix_(common, common)] = inference.transition
-    joint = np.diag(np.bincount(skipped, minlength=C) / N)
-    joint[np.ix_(common, common)] = inference.joint * audited.mean()
     clean = np.zeros((N, C))
     clean[np.ix_(audited, common)] = inference.clean_probs
     clean[~audited, skipped] = 1
-    posteriors = quality.label_posteriors(given.codes, clean, T)
+    chosen = choose(given.codes, clean, T, given_probs, reading)
+    suggested = chosen.reading.suggested.copy()
+    suggested[chosen.flagged] = chosen.reading.alternatives[chosen.flagged]
     bracket = np.tile([0.0, 1.0], (C, 1))
     bracket[common] = inference.bracket
     return Audit(
         classes=given.classes,
         codes=given.codes,
-        transition=T,
-        joint=joint,
-        quality=posteriors[np.arange(N), given.codes],
-        suggested_codes=posteriors.argmax(axis=1),
+        transition=chosen.transition,
+        joint=chosen.reading.joint,
+        quality=chosen.reading.quality,
+        suggested_codes=suggested,
         clean_probs=clean,
         scatter=inference.scatter,
         bracket=bracket,
         sampling=None if inference.sampling is None else _over_all_classes(inference.sampling, common, C),
         rare=tuple(int(code) for code in np.setdiff1d(np.arange(C), common)),
+        suspicion=chosen.suspicion,
+        num_flagged=len(chosen.flagged),
+        readings=chosen.readings,
     )
 
 

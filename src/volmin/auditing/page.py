@@ -19,13 +19,13 @@ from volmin.report.examples import Examples, image_examples, no_examples, table_
 MOST_CONFUSIONS = 12
 
 
-def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
+def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float | None) -> None:
     """Write the report of an audit; the arguments are those of ``Audit.to_html``."""
     rows = result.issues(fdr)
     shown = _examples(examples, rows, len(result))
     listed = rows[: len(shown)]
     intervals = result.intervals
-    low, high = text.noise_rate_bracket(result)
+    low, high = text.noise_rate_bracket(result) if result.class_dependent else result.noise_range
     if intervals is not None:
         low, high = float(intervals.noise_rate.low), float(intervals.noise_rate.high)
     page = AuditPage(
@@ -33,6 +33,8 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         headline=text.headline(result),
         identifiability=text.identifiability(result),
         identified=result.identified,
+        class_dependent=result.class_dependent,
+        expected_correct_stated=text.states_expected_correct(result),
         notes=[text.rare_classes(result)] if result.rare else [],
         check=result.provenance.get("known", ""),
         classes=[str(name) for name in result.classes],
@@ -72,7 +74,7 @@ def _class_noise(result: AuditResult) -> list[ClassNoise]:
             rate=float(rates[j]),
             low=float(bounds[j, 0]),
             high=float(bounds[j, 1]),
-            most=float(result.bracket[j, 1]),
+            most=float(result.bracket[j, 1] if result.class_dependent else bounds[j, 1]),
             confusions=[(names[i], share) for i, share in text.main_confusions(result, j)],
             audited=j not in result.rare,
         )

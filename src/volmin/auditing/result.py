@@ -17,12 +17,10 @@ from scipy.special import gammaln
 from volmin import quality
 from volmin._typing import AnyArray, Array, Labels, Mask
 from volmin.auditing.labels import encode, is_missing, vector
+from volmin.auditing.reading import Readings, most_suspicious
 from volmin.exceptions import InputError
 from volmin.identifiability import Scatter
 from volmin.intervals import Intervals, noise_bounds
-
-FDR = 0.1
-"""Default of ``fdr``: the largest expected share of correct labels among the flagged."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,18 @@ class AuditResult:
         transition: (C, C) ``T[i, j] = P(given = classes[i] | true = classes[j])``; columns sum to one.
         joint: (C, C) ``P(given = classes[i], true = classes[j])`` over these rows.
         quality: (N,) probabilities that the labels are correct.
-        suggested_codes: (N,) most probable true labels, as positions in ``classes``.
+        suggested_codes: (N,) most probable true labels, as positions in ``classes``; of the labels that are flagged by
+            default, the most probable other ones.
         clean_probs: (N, C) posteriors of the true label given the features; None for an audit that was loaded.
         scatter: Whether the posteriors determine T; None if there are too many classes to examine that.
         bracket: (C, 2) bounds of each class's noise rate that do not require T to be determined.
         sampling: Intervals that are valid if T is determined; None if that was not examined.
         rare: Classes with too few rows to be audited; their labels are assumed to be correct.
+        suspicion: (N,) scores that rank the labels, larger for more suspicious ones: the negative sum of the log-odds
+            of the quality under the class-dependent reading and of the posterior of the given label. None for audits
+            that an earlier version saved, like the next two.
+        num_flagged: Number of labels that are flagged by default.
+        readings: The two readings of hard examples, and the one that these estimates follow.
         histories: Records of a network per epoch, for each fold.
         provenance: How the result was computed: model, folds, seed, versions.
     """
@@ -56,6 +60,9 @@ class AuditResult:
     bracket: Array
     sampling: Intervals | None
     rare: tuple[int, ...] = ()
+    suspicion: Array | None = None
+    num_flagged: int | None = None
+    readings: Readings | None = None
     histories: Sequence[Sequence[dict[str, Any]]] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -69,7 +76,7 @@ class AuditResult:
 
     @property
     def suggested(self) -> AnyArray:
-        """(N,) most probable true labels; for most rows the given ones."""
+        """(N,) most probable true labels, of flagged labels the most probable other ones; mostly the given ones."""
         return self.classes[self.suggested_codes]
 
     @property
@@ -88,9 +95,27 @@ class AuditResult:
         return quality.class_priors(self.joint)
 
     @property
+    def noise_range(self) -> tuple[float, float]:
+        """Shares of wrong labels under the two readings of hard examples, lower one first; contains ``noise_rate``."""
+        rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()))
+        return min(rates), max(rates)
+
+    @property
+    def class_noise_range(self) -> Array:
+        """(C, 2) the same for ``class_noise_rates``."""
+        rates = [self.class_noise_rates[:, None]] + ([self.readings.class_noise_rates] if self.readings else [])
+        every = np.concatenate(rates, axis=1)
+        return np.stack([every.min(axis=1), every.max(axis=1)], axis=1)
+
+    @property
+    def class_dependent(self) -> bool:
+        """Whether the estimates follow the class-dependent reading."""
+        return self.readings is None or self.readings.sharpness == 1
+
+    @property
     def identified(self) -> bool:
-        """Whether identifiability of T was examined and not rejected."""
-        return self.scatter is not None and not self.scatter.refuted
+        """Whether identifiability of T was examined and not rejected, and T is that of the class-dependent reading."""
+        return self.scatter is not None and not self.scatter.refuted and self.class_dependent
 
     @property
     def intervals(self) -> Intervals | None:
@@ -99,28 +124,39 @@ class AuditResult:
 
     @property
     def noise_bounds(self) -> Array:
-        """(C, 2) bounds of each class's noise rate: its interval where T is identified, otherwise the bracket."""
+        """(C, 2) bounds of each class's noise rate.
+
+        Its interval where T is identified, otherwise the bracket; under another reading than the class-dependent one,
+        the range between the readings.
+        """
+        if not self.class_dependent:
+            return self.class_noise_range
         return self.bracket if self.scatter is None else noise_bounds(self.scatter, self.intervals, self.bracket)
 
-    def issues(self, fdr: float = FDR) -> Labels:
+    def issues(self, fdr: float | None = None) -> Labels:
         """Rows of the flagged labels, the most suspicious first.
 
-        The flagged labels are the longest such list of which at most a share ``fdr`` is expected to be correct. Rows
-        whose given label is the most probable one are never flagged.
+        By default, as many labels are flagged as have another most probable label, the ones of largest ``suspicion``.
 
         Args:
-            fdr: Largest expected share of correct labels among the flagged.
+            fdr: Largest expected share of correct labels among the flagged. The flagged labels are then the longest
+                list that satisfies it under the chosen reading, ordered by ``quality``, without labels that are the
+                most probable ones.
         """
+        if fdr is None:
+            if self.suspicion is not None and self.num_flagged is not None:
+                return most_suspicious(self.suspicion, self.num_flagged)
+            fdr = 0.1  # the default of the version that saved this audit
         doubtful = np.flatnonzero(self.suggested_codes != self.codes)
         return doubtful[quality.flag(self.quality[doubtful], fdr)]
 
-    def frame(self, fdr: float = FDR) -> pl.DataFrame:
+    def frame(self, fdr: float | None = None) -> pl.DataFrame:
         """A table with one line per label: row, given, suggested, probability_wrong, flagged.
 
         Labels that are neither numbers nor text are converted to text.
 
         Args:
-            fdr: Largest expected share of correct labels among the flagged.
+            fdr: Largest expected share of correct labels among the flagged, as in ``issues``.
         """
         plain = self.classes.dtype != object
         classes = pl.Series(self.classes if plain else [str(name) for name in self.classes])
@@ -144,7 +180,7 @@ class AuditResult:
         pairs = (np.unravel_index(place, wrong.shape) for place in order)
         return [(int(i), int(j), float(wrong[i, j])) for i, j in pairs if wrong[i, j] > 0]
 
-    def check(self, clean: Any, fdr: float = FDR) -> Check:
+    def check(self, clean: Any, fdr: float | None = None) -> Check:
         """Compare the result with known true labels.
 
         Args:
@@ -192,7 +228,7 @@ class Check:
     updated_noise_rate: float
 
 
-def _check(result: AuditResult, known: Mask, truth: Labels, fdr: float) -> Check:
+def _check(result: AuditResult, known: Mask, truth: Labels, fdr: float | None) -> Check:
     given, suggested = result.codes[known], result.suggested_codes[known]
     flagged = np.zeros(len(result), dtype=bool)
     flagged[result.issues(fdr)] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -13,6 +14,7 @@ import polars as pl
 from volmin._typing import Array
 from volmin.auditing import text
 from volmin.auditing.page import write_page
+from volmin.auditing.reading import Readings
 from volmin.auditing.result import AuditResult
 from volmin.exceptions import DataError
 from volmin.identifiability import ClassConditions, Scatter
@@ -28,14 +30,14 @@ FORMAT = 1
 Result = TypeVar("Result", bound=AuditResult)
 
 
-def save(result: AuditResult, folder: Path, examples: Any, names: Sequence[Any] | None, fdr: float) -> None:
+def save(result: AuditResult, folder: Path, examples: Any, names: Sequence[Any] | None, fdr: float | None) -> None:
     """Write all files of an audit; the arguments are those of ``Audit.save``."""
     classes = [str(name) for name in result.classes]
     labels = _label_table(result, names, fdr)
     shares = (
         (name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, result.transition, strict=True)
     )
-    issues = labels[result.issues(fdr).tolist()].drop("flagged")
+    issues = labels[result.issues(fdr).tolist()].drop("flagged", "suspicion", strict=False)
     issues = issues.with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
     with only_process(folder):
         # An older audit in the folder must not look finished while its files are replaced.
@@ -55,7 +57,7 @@ def load(folder: Path, kind: type[Result]) -> Result:
         content = read_sealed_json(folder / "audit.json", files=True)
         if content["format"] != FORMAT:
             raise DataError(f"{folder} was written by another version of volmin; run the audit again.")
-        labels = pl.read_parquet(folder / "labels.parquet", columns=["given", "suggested", "probability_wrong"])
+        labels = pl.read_parquet(folder / "labels.parquet")
         return kind(**_fields(content, labels))
     except FileNotFoundError:
         raise DataError(f"{folder} holds no finished audit: it has no audit.json with labels.parquet.") from None
@@ -92,8 +94,30 @@ def _fields(content: dict[str, Any], labels: pl.DataFrame) -> dict[str, Any]:
         "bracket": _numbers(content["bracket"], count, 2),
         "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"], count),
         "rare": rare,
+        **_reading_fields(content, labels, count),
         "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
         "provenance": dict(content["provenance"]),
+    }
+
+
+def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -> dict[str, Any]:
+    """The fields that audits of earlier versions lack."""
+    if "readings" not in content:
+        return {}
+    found, num_flagged = content["readings"], content["num_flagged"]
+    if type(num_flagged) is not int or not 0 <= num_flagged <= labels.height:
+        raise ValueError(f"num_flagged must be a number of rows, but is {num_flagged!r}")
+    rates, correct = (_numbers(found[name], 2) for name in ("noise_rates", "flagged_correct"))
+    return {
+        "suspicion": labels["suspicion"].to_numpy(),
+        "num_flagged": num_flagged,
+        # JSON has no infinity.
+        "readings": Readings(
+            sharpness=math.inf if found["sharpness"] is None else float(_numbers(found["sharpness"])),
+            noise_rates=(float(rates[0]), float(rates[1])),
+            class_noise_rates=_numbers(found["class_noise_rates"], count, 2),
+            flagged_correct=(float(correct[0]), float(correct[1])),
+        ),
     }
 
 
@@ -112,22 +136,25 @@ def _places(value: Any, count: int) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _label_table(result: AuditResult, names: Sequence[Any] | None, fdr: float) -> pl.DataFrame:
+def _label_table(result: AuditResult, names: Sequence[Any] | None, fdr: float | None) -> pl.DataFrame:
     """One line per label, with the labels as text, since they may be of any type."""
     classes = pl.Series([str(name) for name in result.classes])
     table = result.frame(fdr).with_columns(
         given=classes.gather(result.codes), suggested=classes.gather(result.suggested_codes)
     )
+    if result.suspicion is not None:
+        table = table.with_columns(suspicion=result.suspicion)
     return table if names is None else table.with_columns(name=pl.Series([str(name) for name in names]))
 
 
-def _content(result: AuditResult, fdr: float) -> dict[str, Any]:
+def _content(result: AuditResult, fdr: float | None) -> dict[str, Any]:
     rows = result.issues(fdr)
     return {
         "format": FORMAT,
         "rows": len(result),
         "classes": [str(name) for name in result.classes],
         "noise_rate": result.noise_rate,
+        "noise_range": list(result.noise_range),
         "identified": result.identified,
         "fdr": fdr,
         "flagged": len(rows),
@@ -139,11 +166,19 @@ def _content(result: AuditResult, fdr: float) -> dict[str, Any]:
         "bracket": result.bracket.tolist(),
         "intervals": None if result.sampling is None else _plain(asdict(result.sampling)),
         "scatter": None if result.scatter is None else _scatter_content(result.scatter),
+        **_reading_content(result),
         "verdict": text.identifiability(result),
         "rare": list(result.rare),
         "histories": [list(history) for history in result.histories],
         "provenance": result.provenance,
     }
+
+
+def _reading_content(result: AuditResult) -> dict[str, Any]:
+    if result.readings is None:
+        return {}
+    more = {"gap": result.readings.gap, "differ": result.readings.differ}
+    return {"num_flagged": result.num_flagged, "readings": _plain(asdict(result.readings) | more)}
 
 
 def _plain(value: Any) -> Any:

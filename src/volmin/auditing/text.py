@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from volmin.auditing.result import AuditResult, Check
@@ -14,7 +16,7 @@ MOST_NAMED = 5
 HAND_CHECK = "To be sure, check 100 labels drawn at random by hand and pass them with --clean (audit.check in Python)."
 
 
-def summary(result: AuditResult, fdr: float) -> str:
+def summary(result: AuditResult, fdr: float | None) -> str:
     """Noise rate, worst classes, flagged labels and identifiability in a few lines."""
     lines = [
         f"{len(result):,} labels in {len(result.classes)} classes. {headline(result)}",
@@ -30,24 +32,50 @@ def summary(result: AuditResult, fdr: float) -> str:
 
 
 def headline(result: AuditResult) -> str:
+    """The noise rate, as a range where the readings of hard examples differ."""
+    if result.readings is None or (result.class_dependent and not result.readings.differ):
+        return f"{_class_dependent_rate(result)}."
+    first, second = (f"{rate:.1%}" for rate in result.readings.noise_rates)
+    if result.class_dependent:
+        rate = _class_dependent_rate(result)
+        return (
+            f"If hard examples may rightly carry either label: {rate[0].lower()}{rate[1:]}."
+            f" If each has one right label: {second} are wrong."
+        )
+    if math.isinf(result.readings.sharpness):
+        return (
+            f"If each example has one right label: {second} are wrong."
+            f" If hard examples may rightly carry either label: {first}."
+        )
+    return (
+        f"Between {first} and {second} are wrong: {first} if hard examples may rightly carry either label, {second} if"
+        f" each has one right label. The estimates lie between the two, at {result.noise_rate:.1%}."
+    )
+
+
+def _class_dependent_rate(result: AuditResult) -> str:
     """The noise rate, with an interval where T is identified and with bounds elsewhere."""
     rate = f"{result.noise_rate:.1%}"
     if result.intervals is not None:
         interval = result.intervals.noise_rate
         level = f"{result.intervals.level:.0%}"
-        return f"About {rate} are wrong ({level} interval {interval.low:.1%} to {interval.high:.1%})."
+        return f"About {rate} are wrong ({level} interval {interval.low:.1%} to {interval.high:.1%})"
     low, high = noise_rate_bracket(result)
-    return f"Between {low:.1%} and {high:.1%} are wrong; the estimate is {rate}."
+    return f"Between {low:.1%} and {high:.1%} are wrong; the estimate is {rate}"
 
 
 def noise_rate_bracket(result: AuditResult) -> tuple[float, float]:
-    """Bounds of the noise rate that follow from those of the classes; the estimate lies between them."""
+    """Bounds of the noise rate that follow from those of the classes, widened to contain ``noise_range``."""
     high = float(result.class_priors @ result.bracket[:, 1])
-    return 0.0, max(high, result.noise_rate)
+    return 0.0, max(high, result.noise_range[1])
 
 
 def identifiability(result: AuditResult) -> str:
-    """Whether the data determine T, in one or two sentences."""
+    """Whether the data determine T and the reading of hard examples, in a few sentences."""
+    if not result.class_dependent:
+        refuted = result.scatter is not None and result.scatter.refuted
+        undetermined = " Under neither of them do the data determine T." if refuted else ""
+        return f"The labels alone cannot tell which reading of hard examples is right.{undetermined} {HAND_CHECK}"
     if result.scatter is None:
         return f"Whether the data determine T was not examined for {len(result.classes)} classes. {HAND_CHECK}"
     s = f"scatter index {result.scatter.index:.2f}, above 1 is needed"
@@ -59,6 +87,12 @@ def identifiability(result: AuditResult) -> str:
     names = ", ".join(str(result.classes[j]) for j in _failing(result)[:MOST_NAMED])
     missing = f" Examples that clearly do not belong to {names} are missing." if names else ""
     return f"T is not identified ({s}): the estimate is the largest noise that the data allow.{missing} {HAND_CHECK}"
+
+
+def states_expected_correct(result: AuditResult) -> bool:
+    """Whether the expected share of correct labels among the flagged can be stated."""
+    differ = result.readings is not None and result.readings.differ
+    return not differ and (result.scatter is None or not result.scatter.refuted)
 
 
 def rare_classes(result: AuditResult) -> str:
@@ -100,12 +134,22 @@ def main_confusions(result: AuditResult, true: int, most: int = 2) -> list[tuple
     return [(int(i), float(column[i])) for i in np.argsort(-column, kind="stable")[:most] if column[i] >= 0.005]
 
 
-def _flagged(result: AuditResult, fdr: float) -> str:
+def _flagged(result: AuditResult, fdr: float | None) -> str:
     rows = result.issues(fdr)
+    limit = "" if fdr is None else f"limit {fdr:.0%}"
     if len(rows) == 0:
-        return f"No label is flagged (limit: {fdr:.0%} correct labels among the flagged)."
+        return f"No label is flagged{f' ({limit} correct labels among the flagged)' if limit else ''}."
     flagged = "1 label is flagged" if len(rows) == 1 else f"{len(rows):,} labels are flagged"
-    return f"{flagged}; about {result.quality[rows].mean():.0%} of them are expected to be correct (limit {fdr:.0%})."
+    if not states_expected_correct(result):
+        if fdr is None and result.readings is not None and result.scatter is not None and not result.scatter.refuted:
+            either, one = (f"{share:.0%}" for share in result.readings.flagged_correct)
+            return (
+                f"{flagged}; {one} of them are correct if each example has one right label, {either} if hard ones may"
+                " rightly carry either label."
+            )
+        return f"{flagged}; what share of them is correct cannot be known from the labels alone."
+    correct = f"{flagged}; about {result.quality[rows].mean():.0%} of them are expected to be correct"
+    return f"{correct}{f' ({limit})' if limit else ''}."
 
 
 def _worst_classes(result: AuditResult) -> list[str]:
@@ -114,7 +158,7 @@ def _worst_classes(result: AuditResult) -> list[str]:
     if not worst:
         return ["Every class has a noise rate below 0.5%."]
     width = max(10, *(len(_short(result.classes[j])) for j in worst))
-    bounds = "interval" if result.identified else "bounds"
+    bounds = "interval" if result.identified else "bounds" if result.class_dependent else "range"
     lines = [f"{'true class':<{width}}  wrong  {bounds:<13}  mislabelled as"]
     for j in worst:
         low, high = result.noise_bounds[j]

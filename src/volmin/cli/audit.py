@@ -49,9 +49,23 @@ def audit(
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
     ] = None,
+    reading: Annotated[
+        str,
+        typer.Option(
+            help="What labels of hard examples mean: class_dependent if these may rightly carry either label, "
+            "one_right_label if each has one; auto chooses by how much the noise rates differ."
+        ),
+    ] = "auto",
     fdr: Annotated[
-        float, typer.Option(min=0, max=1, help="Largest expected share of correct labels among the flagged.")
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Largest expected share of correct labels among the flagged. Default: flag as many labels as have a "
+            "more probable one.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Random seed of the folds, the models and the confidence intervals.")
     ] = 1,
@@ -89,6 +103,7 @@ def audit(
             probs=given,
             features=None if given is not None else source.features,
             model=model,
+            reading=reading,
             random_state=seed,
             threads=threads,
             progress=progress,
@@ -135,7 +150,7 @@ def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTabl
     return load_table(path, label, ignore=ignore)
 
 
-def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float, out: Path) -> None:
+def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float | None, out: Path) -> None:
     from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
     from volmin.formatting import duration

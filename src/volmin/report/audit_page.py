@@ -37,7 +37,8 @@ class ClassNoise:
         given: Number of rows with this label.
         true: Estimated number of rows whose true class this is.
         rate: Share of the latter that carry another label.
-        low: Lower bound of the rate: of its interval, or of the bracket where T is not identified.
+        low: Lower bound of the rate: of its interval, of the bracket where T is not identified, or of the range between
+            the readings.
         high: Upper bound of the rate, likewise.
         most: Upper bound of the bracket.
         confusions: (label, share) of the most frequent wrong labels.
@@ -73,6 +74,10 @@ class AuditPage:
     identifiability: str
     """Whether the data determine T, in words."""
     identified: bool
+    class_dependent: bool
+    """Whether the estimates follow the class-dependent reading of hard examples."""
+    expected_correct_stated: bool
+    """Whether ``expected_correct`` can be stated; it cannot where the readings differ or T is not identified."""
     notes: Sequence[str]
     check: str
     """Comparison with known true labels, in words; empty without any."""
@@ -80,7 +85,7 @@ class AuditPage:
     num_rows: int
     noise_rate: float
     noise_bounds: tuple[float, float]
-    """Interval of the noise rate, or its bracket where T is not identified."""
+    """Interval of the noise rate, its bracket where T is not identified, or its range between the readings."""
     level: float | None
     scatter_index: float | None
     T: Array
@@ -88,7 +93,7 @@ class AuditPage:
     """Lower and upper bounds of the entries of T, where T is identified."""
     class_noise: Sequence[ClassNoise]
     confusions: Sequence[Confusion]
-    fdr: float
+    fdr: float | None
     flagged: int
     expected_correct: float
     """Expected number of correct labels among the flagged."""

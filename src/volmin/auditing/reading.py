@@ -1,0 +1,131 @@
+"""The choice between the readings of hard examples (``volmin.readings``), and the ranking of suspicious labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from volmin import readings
+from volmin._typing import Array, Labels
+from volmin.exceptions import InputError
+from volmin.readings import Reading
+
+SHARPNESS = {"class_dependent": 1.0, "one_right_label": math.inf}
+"""Readings that a user can choose; ``auto`` takes the first where both agree and otherwise one between them."""
+
+LARGEST_GAP = 0.25
+"""The readings agree if at least three quarters of the labels that are wrong under the second are wrong under the first
+too. Whichever of them is true, flagging as many labels as the other finds, in a perfect ranking, then has an F1 of at
+least 6/7."""
+
+BETWEEN = 3.0
+"""Sharpness of the estimates where the readings differ: a class with twice the probability of another gets eight times
+it, so that ambiguity remains only in examples that are close to undecided."""
+
+SMALLEST = 1e-12
+"""Probabilities are moved this far from 0 and 1 before their log-odds are taken."""
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The two readings of hard examples, and the sharpness of the one that the estimates follow.
+
+    Attributes:
+        sharpness: 1 where hard examples may rightly carry either label, ``inf`` where each has one right label, and
+            a number between them for a compromise.
+        noise_rates: Shares of wrong labels under the first and the second reading.
+        class_noise_rates: (C, 2) shares of each true class that carry another label, likewise.
+        flagged_correct: Expected shares of correct labels among those that are flagged by default, likewise; zero if
+            none is flagged.
+    """
+
+    sharpness: float
+    noise_rates: tuple[float, float]
+    class_noise_rates: Array
+    flagged_correct: tuple[float, float]
+
+    @property
+    def gap(self) -> float:
+        """Share of the labels that are wrong under the second reading and not under the first, in [0, 1]."""
+        return _gap(*self.noise_rates)
+
+    @property
+    def differ(self) -> bool:
+        """Whether the gap is too large to state one noise rate."""
+        return self.gap > LARGEST_GAP
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Estimates under the chosen reading.
+
+    Attributes:
+        reading: Joint distribution, qualities and suggestions under the chosen reading.
+        transition: (C, C) T under the chosen reading.
+        flagged: Rows of the labels that are flagged by default, the most suspicious first.
+        suspicion: (N,) scores of the labels, larger for more suspicious ones.
+        readings: Both readings, for comparison.
+    """
+
+    reading: Reading
+    transition: Array
+    flagged: Labels
+    suspicion: Array
+    readings: Readings
+
+
+def validate_reading(reading: str) -> None:
+    """Reject unknown readings."""
+    if reading != "auto" and reading not in SHARPNESS:
+        raise InputError(f"There is no reading {reading!r}. Choose one of: auto, {', '.join(SHARPNESS)}.")
+
+
+def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: str) -> Chosen:
+    """Estimates under a reading, or for ``auto`` under the class-dependent one unless the readings differ.
+
+    Args:
+        codes: (N,) given labels in ``0 .. C-1``.
+        clean: (N, C) clean class posteriors.
+        T: (C, C) transition matrix of the class-dependent reading.
+        given_probs: (N,) posteriors of the given labels.
+        reading: Name of the reading.
+    """
+    first, second = (readings.read(codes, clean, T, sharpness) for sharpness in SHARPNESS.values())
+    rates = first.noise_rate, second.noise_rate
+    sharpness = SHARPNESS.get(reading, BETWEEN if _gap(*rates) > LARGEST_GAP else 1.0)
+    known = {found.sharpness: found for found in (first, second)}
+    chosen = known[sharpness] if sharpness in known else readings.read(codes, clean, T, sharpness)
+    suspicion = -_log_odds(first.quality) - _log_odds(given_probs)
+    flagged = most_suspicious(suspicion, int((chosen.suggested != codes).sum()))
+    first_correct, second_correct = (
+        float(found.quality[flagged].mean()) if len(flagged) else 0.0 for found in (first, second)
+    )
+    return Chosen(
+        reading=chosen,
+        # The columns of the joint distribution are a noisier estimate than T itself.
+        transition=T if sharpness == 1 else chosen.transition(T),
+        flagged=flagged,
+        suspicion=suspicion,
+        readings=Readings(
+            sharpness=sharpness,
+            noise_rates=rates,
+            class_noise_rates=1 - np.stack([np.diag(T), np.diag(second.transition(T))], axis=1),
+            flagged_correct=(first_correct, second_correct),
+        ),
+    )
+
+
+def most_suspicious(suspicion: Array, count: int) -> Labels:
+    """The ``count`` rows of largest suspicion, in descending order."""
+    return np.argsort(-suspicion, kind="stable")[:count].astype(np.int64)
+
+
+def _gap(first: float, second: float) -> float:
+    return max(0.0, 1 - first / second) if second > 0 else 0.0
+
+
+def _log_odds(probs: Array) -> Array:
+    clipped = np.clip(probs, SMALLEST, 1 - SMALLEST)
+    return np.log(clipped) - np.log1p(-clipped)

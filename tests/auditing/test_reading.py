@@ -1,0 +1,162 @@
+"""Audits of labels whose noise falls on hard examples, so that the readings of them differ."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import volmin
+from volmin.auditing.reading import LARGEST_GAP
+from volmin.exceptions import InputError
+from volmin.io.sealed import read_sealed_json, write_sealed_json
+
+
+class HardExamples:
+    """Each example has one right label; two in five are hard, and a third or more of their labels are wrong."""
+
+    def __init__(self):
+        generator = np.random.default_rng(0)
+        count, classes = 4000, 4
+        self.clean = generator.integers(0, classes, count)
+        other = (self.clean + generator.integers(1, classes, count)) % classes
+        doubt = np.where(generator.random(count) < 0.4, generator.uniform(0.2, 0.45, count), 0.001)
+        self.probs = np.full((count, classes), 1e-4)
+        self.probs[np.arange(count), other] += doubt
+        self.probs[np.arange(count), self.clean] += 1 - doubt
+        self.probs /= self.probs.sum(axis=1, keepdims=True)
+        self.labels = np.where(generator.random(count) < doubt, other, self.clean)
+        self.wrong = self.labels != self.clean
+
+
+@pytest.fixture(scope="module")
+def hard():
+    return HardExamples()
+
+
+@pytest.fixture(scope="module")
+def found(hard):
+    return volmin.audit(hard.labels, probs=hard.probs, random_state=0)
+
+
+def readings_of(audit):
+    assert audit.readings is not None
+    return audit.readings
+
+
+def f1(flagged, wrong):
+    return 2 * wrong[flagged].sum() / (len(flagged) + wrong.sum())
+
+
+def test_range_contains_the_noise_of_hard_examples(found, hard):
+    low, high = found.noise_range
+    assert low < 0.5 * hard.wrong.mean()
+    assert low < found.noise_rate < high
+    assert high == pytest.approx(hard.wrong.mean(), abs=0.01)
+    assert readings_of(found).differ
+    assert readings_of(found).gap > LARGEST_GAP
+    assert (found.class_noise_range[:, 0] <= found.class_noise_rates).all()
+    assert (found.class_noise_rates <= found.class_noise_range[:, 1]).all()
+    assert found.noise_rate == pytest.approx((1 - found.quality).mean())
+
+
+def test_flags_find_the_wrong_labels_of_hard_examples(found, hard):
+    flagged = found.issues()
+    assert hard.wrong[flagged].mean() > 0.8
+    ambiguous = volmin.audit(hard.labels, probs=hard.probs, reading="class_dependent", random_state=0)
+    assert f1(flagged, hard.wrong) > max(0.7, f1(ambiguous.issues(), hard.wrong) + 0.3)
+    assert (found.suggested[flagged] != found.labels[flagged]).all()
+    wrong = flagged[hard.wrong[flagged]]
+    assert (found.suggested[wrong] == hard.clean[wrong]).mean() > 0.95
+    assert (np.diff(found.suspicion[flagged]) <= 0).all()
+
+
+def test_summary_states_the_range_and_no_certainty(found, hard):
+    low, high = (f"{rate:.1%}" for rate in found.noise_range)
+    summary = found.summary()
+    assert f"Between {low} and {high} are wrong: {low} if hard examples may rightly carry either label" in summary
+    assert "cannot tell which reading of hard examples is right" in summary
+    first, second = readings_of(found).flagged_correct
+    assert second == pytest.approx(1 - hard.wrong[found.issues()].mean(), abs=0.01)
+    assert f"flagged; {second:.0%} of them are correct if each example has one right label, {first:.0%} if" in summary
+    assert "cannot be known from the labels alone" in found.summary(fdr=0.1)
+    for words in ("identified", "interval", "expected to be correct"):
+        assert words not in summary
+        assert words not in found.summary(fdr=0.1)
+    assert found.intervals is None
+    assert not found.identified
+    assert np.array_equal(found.noise_bounds, found.class_noise_range)
+
+
+def test_reading_can_be_chosen(found, hard):
+    first, second = (
+        volmin.audit(hard.labels, probs=hard.probs, reading=reading, random_state=0)
+        for reading in ("class_dependent", "one_right_label")
+    )
+    assert (first.noise_rate, second.noise_rate) == pytest.approx(found.noise_range)
+    assert first.noise_range == second.noise_range == found.noise_range
+    assert (readings_of(first).sharpness, readings_of(second).sharpness) == (1, math.inf)
+    assert first.clean_probs is not None
+    assert second.clean_probs is not None
+    np.testing.assert_allclose(first.quality, volmin.label_quality(hard.labels, first.clean_probs, first.transition))
+    assert second.transition[0, 0] == pytest.approx((hard.labels == 0)[second.clean_probs.argmax(axis=1) == 0].mean())
+    assert "If each example has one right label:" in second.summary()
+    assert f"If each has one right label: {second.noise_rate:.1%} are wrong." in first.summary()
+    with pytest.raises(InputError, match="Choose one of: auto, class_dependent, one_right_label"):
+        volmin.audit(hard.labels, probs=hard.probs, reading="both")
+
+
+def test_class_dependent_noise_gives_one_number(audited, mislabelled):
+    assert not readings_of(audited).differ
+    assert readings_of(audited).sharpness == 1
+    low, high = audited.noise_range
+    assert low <= audited.noise_rate <= high
+    assert audited.intervals is not None
+    assert "expected to be correct." in audited.summary()
+    assert f1(audited.issues(), mislabelled.wrong) > 0.95
+    chosen = volmin.audit(mislabelled.labels, probs=mislabelled.probs, reading="class_dependent", random_state=0)
+    assert np.array_equal(chosen.quality, audited.quality)
+    assert chosen.summary() == audited.summary()
+
+
+@pytest.mark.parametrize("reading", ["auto", "class_dependent", "one_right_label"])
+def test_saved_audit_keeps_its_reading(hard, tmp_path, reading):
+    audit = volmin.audit(hard.labels, probs=hard.probs, reading=reading, random_state=0)
+    audit.save(tmp_path)
+    again = volmin.Audit.load(tmp_path)
+    assert again.summary() == audit.summary()
+    assert again.issues().tolist() == audit.issues().tolist()
+    assert again.issues(0.1).tolist() == audit.issues(0.1).tolist()
+    assert readings_of(again).sharpness == readings_of(audit).sharpness
+    assert again.noise_range == audit.noise_range
+    assert readings_of(again).flagged_correct == readings_of(audit).flagged_correct
+    content = json.loads((tmp_path / "audit.json").read_text())
+    assert content["noise_range"] == list(audit.noise_range)
+    assert content["readings"]["differ"]
+
+
+def test_report_shows_the_range(found, tmp_path):
+    found.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    low, high = (f"{100 * rate:.1f} %" for rate in found.noise_range)
+    assert f"between the readings: {low} to {high}" in page
+    assert "range between the readings" in page
+    assert "T is identified" not in page
+    assert "expected to be correct" not in page
+
+
+def test_audits_of_earlier_versions_load(found, audited, tmp_path):
+    old = replace(audited, suspicion=None, num_flagged=None, readings=None)
+    old.save(tmp_path)
+    content = read_sealed_json(tmp_path / "audit.json")
+    assert "readings" not in content
+    again = volmin.Audit.load(tmp_path)
+    assert again.issues().tolist() == audited.issues(0.1).tolist()
+    assert again.noise_range == (audited.noise_rate, audited.noise_rate)
+    found.save(tmp_path)
+    content = read_sealed_json(tmp_path / "audit.json")
+    for damage in ({"num_flagged": -1}, {"readings": {"sharpness": "x"}}, {"readings": 3}):
+        write_sealed_json(tmp_path / "audit.json", content | damage, ["labels.parquet"])
+        with pytest.raises(volmin.data.DataError, match="damaged audit"):
+            volmin.Audit.load(tmp_path)
