@@ -100,7 +100,7 @@ def _presets() -> Table:
     from volmin.cli.terminal import plain_table
     from volmin.experiments.presets import PRESETS
 
-    columns = ("data set", "preset", "network", "epochs", "optimiser", "weight decay", "optimiser of T")
+    columns = ("data set", "preset", "network", "epochs", "optimiser", "decay", "for T")
     table = plain_table(*columns, title="presets")
     for dataset, found in PRESETS.items():
         for name, preset in found.items():
