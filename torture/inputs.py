@@ -21,7 +21,7 @@ from scipy import sparse
 
 import volmin
 from torture.outcome import Outcome
-from volmin import estimation, identifiability, intervals, losses, networks, noise, quality
+from volmin import estimation, identifiability, intervals, losses, networks, noise, quality, readings
 from volmin.transition import (
     DominantTransition,
     SoftmaxTransition,
@@ -319,6 +319,11 @@ TARGETS: dict[str, Target] = {
             "joint": _shares,
         }.items()
     },
+    "readings.true_label_posteriors": Target(
+        readings.true_label_posteriors, _QUALITY | {"sharpness": number(3.0)}, _shares
+    ),
+    "readings.read": Target(readings.read, _QUALITY | {"sharpness": number(3.0)}, lambda found: _shares(found.joint)),
+    "readings.sharpen": Target(readings.sharpen, {"probs": probs(), "sharpness": number(3.0)}, _shares),
     "quality.clean_posteriors": Target(quality.clean_posteriors, {"probs": probs(), "T": matrix()}, _shares),
     "quality.flag": Target(
         quality.flag, {"quality": mixed(np.linspace(0, 1, ROWS), odd_arrays(ROWS)), "fdr": number(0.1)}
@@ -457,13 +462,14 @@ INNER = {
         for name in ("informative_posteriors", "confident", "dual", "max_anchors", "percentile_anchors")
     ),
     "losses.curriculum_weights",
+    "quality.bayes_rule",
 }
 """Functions that get only arguments which a target has checked."""
 
 
 def public_functions() -> set[str]:
     """Public functions of the mathematical modules, as ``module.name``."""
-    modules = (losses, noise, quality, identifiability, estimation)
+    modules = (losses, noise, quality, readings, identifiability, estimation)
     return {
         f"{module.__name__.removeprefix('volmin.')}.{name}"
         for module in modules
