@@ -124,3 +124,12 @@ def exact():
     h = generator.dirichlet(np.full(3, 0.1), 1500)
     clean = (generator.random((1500, 1)) > h.cumsum(axis=1)[:, :-1]).sum(axis=1)
     return h, T, clean, noise.corrupt(clean, T, seed=1)
+
+
+@pytest.fixture
+def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Logits, a random T that is far from symmetric, and labels of five classes."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(40, 5, generator=generator, dtype=torch.double).requires_grad_()
+    T = torch.tensor(noise.pair(5, 0.3)) * 0.9 + 0.1 * torch.rand(5, 5, generator=generator).double()
+    return logits, T / T.sum(0), torch.arange(40) % 5

@@ -12,15 +12,6 @@ from volmin.losses import forward_nll
 Batch = tuple[Tensor, Tensor, Tensor]
 
 
-@pytest.fixture
-def batch() -> Batch:
-    """Logits, a random T that is far from symmetric, and labels of five classes."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(40, 5, generator=generator, dtype=torch.double).requires_grad_()
-    T = torch.tensor(noise.pair(5, 0.3)) * 0.9 + 0.1 * torch.rand(5, 5, generator=generator).double()
-    return logits, T / T.sum(0), torch.arange(40) % 5
-
-
 def by_definition(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     """``-log (T h)[y]`` without any protection against underflow."""
     return -(logits.softmax(1) @ T.T).gather(1, y[:, None]).log().mean()

@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from volmin import noise
 from volmin.exceptions import InputError
 from volmin.losses import (
     backward_nll,
@@ -25,15 +24,6 @@ from volmin.losses import (
 
 BINARY = torch.tensor([[0.8, 0.3], [0.2, 0.7]], dtype=torch.double)
 Batch = tuple[Tensor, Tensor, Tensor]
-
-
-@pytest.fixture
-def batch() -> Batch:
-    """Logits, a random T that is far from symmetric, and labels of five classes."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(40, 5, generator=generator, dtype=torch.double).requires_grad_()
-    T = torch.tensor(noise.pair(5, 0.3)) * 0.9 + 0.1 * torch.rand(5, 5, generator=generator).double()
-    return logits, T / T.sum(0), torch.arange(40) % 5
 
 
 @pytest.mark.parametrize("loss", [forward_nll, backward_nll, reweighted_nll, revised_nll])
