@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from scipy.optimize import minimize
 
 from volmin import noise
@@ -8,6 +9,7 @@ from volmin.identifiability import bracket, scatter
 from volmin.intervals import (
     _HeadAndTransition,
     _standardised,
+    binomial_interval,
     bootstrap_intervals,
     conditional_intervals,
     noise_bounds,
@@ -136,3 +138,18 @@ def test_invalid_input_is_rejected(features, labels, options, complaint):
 def test_invalid_posteriors_are_rejected():
     with pytest.raises(ValueError, match="clean_probs must sum to one"):
         conditional_intervals([[0.7, 0.7]], [0])
+
+
+@pytest.mark.parametrize(("errors", "rows"), [(0, 100), (100, 100), (3, 50), (40, 90)])
+def test_binomial_interval_equals_wilson_and_has_a_width(errors, rows):
+    low, high = binomial_interval(errors / rows, rows)
+    expected = stats.binomtest(errors, rows).proportion_ci(method="wilson")
+    assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert low <= errors / rows <= high
+    assert high - low > 0.03
+
+
+def test_binomial_interval_of_no_rows_is_everything():
+    low, high = binomial_interval([0.0, 0.5], [0, 0])
+    assert low.tolist() == [0, 0]
+    assert high.tolist() == [1, 1]

@@ -11,7 +11,6 @@ from benchmarks.real_labels.sets import LabelSet
 
 import volmin
 from volmin._typing import Array, Labels
-from volmin.auditing.text import noise_rate_bracket
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,8 @@ def volmin_audit(labels: Labels, num_classes: int, seed: int, **given: Any) -> F
     flagged = found.issues()
     seconds = time.perf_counter() - start
     expected = float(found.quality[flagged].mean()) if len(flagged) else None
-    return Finding(found.quality, flagged, found.noise_rate, found.transition, seconds, stated_range(found), expected)
-
-
-def stated_range(found: Any) -> tuple[float, float]:
-    """The range of the noise rate that the audit's summary states."""
-    if hasattr(found, "noise_range"):
-        low, high = found.noise_range
-    elif found.intervals is not None:
-        low, high = found.intervals.noise_rate.low, found.intervals.noise_rate.high
-    else:
-        low, high = noise_rate_bracket(found)
-    return float(low), float(high)
+    assert found.suspicion is not None
+    return Finding(-found.suspicion, flagged, found.noise_rate, found.transition, seconds, found.noise_range, expected)
 
 
 def cleanlab_audit(labels: Labels, probs: Array) -> Finding:

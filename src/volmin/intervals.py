@@ -129,6 +129,24 @@ def conditional_intervals(
     return _intervals(estimate, (refitted, weights.T @ h / len(h)), level, conditional=True)
 
 
+def binomial_interval(rate: Numbers, count: Numbers, level: float = 0.95) -> tuple[Array, Array]:
+    """Lower and upper bounds of Wilson's interval for a share that was observed in ``count`` rows.
+
+    The interval contains ``rate`` and, unlike a bootstrap, has a positive width for shares of 0 and 1.
+
+    Args:
+        rate: Observed shares.
+        count: Numbers of rows, of the same shape; a share of no rows has the interval [0, 1].
+        level: Nominal coverage.
+    """
+    z = stats.norm.ppf((1 + level) / 2)
+    share, n = np.asarray(rate, dtype=np.float64), np.asarray(count, dtype=np.float64)
+    centre, variance = share * n + z**2 / 2, share * (1 - share) * n + z**2 / 4
+    reach = z * np.sqrt(np.maximum(variance, 0))
+    low, high = (centre - reach) / (n + z**2), (centre + reach) / (n + z**2)
+    return np.clip(np.minimum(low, share), 0, 1), np.clip(np.maximum(high, share), 0, 1)
+
+
 def noise_bounds(scatter: Scatter, intervals: Intervals | None, bracket: Numbers) -> Array:
     """Bounds of the class noise rates, (C, 2): the bracket if T is not identified, otherwise confidence intervals.
 

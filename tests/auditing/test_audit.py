@@ -160,14 +160,14 @@ def test_labels_are_predicted_out_of_fold():
 
 
 def test_rare_classes_are_not_audited_and_reported():
-    x, labels = blobs([200, 200, 2])
-    with pytest.warns(UserWarning, match=r"1 of 3 classes have fewer than 5 rows and are not audited \(2\)"):
+    x, labels = blobs([200, 200, 200, 2])
+    with pytest.warns(UserWarning, match=r"1 of 4 classes have fewer than 5 rows and are not audited \(3\)"):
         audit = volmin.audit(labels, features=x, model="logistic", random_state=0)
-    assert audit.rare == (2,)
+    assert audit.rare == (3,)
     assert (audit.quality[-2:] == 1).all()
-    assert audit.transition[:, 2].tolist() == [0, 0, 1]
+    assert audit.transition[:, 3].tolist() == [0, 0, 0, 1]
     assert audit.intervals is not None
-    assert audit.intervals.class_noise_rates.high[2] == 1
+    assert audit.intervals.class_noise_rates.high[3] == 1
     assert "too few rows" in audit.summary()
 
 

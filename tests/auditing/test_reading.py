@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 
 import volmin
-from volmin.auditing.reading import LARGEST_GAP
+from volmin.auditing.reading import DECIDED, LARGEST_GAP, OVERLAPPING, choose, decided_share
 from volmin.exceptions import InputError
 from volmin.io.sealed import read_sealed_json, write_sealed_json
+from volmin.readings import read
 
 
 class HardExamples:
-    """Each example has one right label; two in five are hard, and a third or more of their labels are wrong."""
+    """Each example has one right label; two in five are hard, none is a tie, and a fifth of their labels are wrong."""
 
     def __init__(self):
         generator = np.random.default_rng(0)
         count, classes = 4000, 4
         self.clean = generator.integers(0, classes, count)
         other = (self.clean + generator.integers(1, classes, count)) % classes
-        doubt = np.where(generator.random(count) < 0.4, generator.uniform(0.2, 0.45, count), 0.001)
+        doubt = np.where(generator.random(count) < 0.4, generator.uniform(0.05, 0.35, count), 0.001)
         self.probs = np.full((count, classes), 1e-4)
         self.probs[np.arange(count), other] += doubt
         self.probs[np.arange(count), self.clean] += 1 - doubt
@@ -53,7 +54,8 @@ def test_range_contains_the_noise_of_hard_examples(found, hard):
     low, high = found.noise_range
     assert low < 0.5 * hard.wrong.mean()
     assert low < found.noise_rate < high
-    assert high == pytest.approx(hard.wrong.mean(), abs=0.01)
+    assert low < hard.wrong.mean() < high
+    assert readings_of(found).noise_rates[1] == pytest.approx(hard.wrong.mean(), abs=0.01)
     assert readings_of(found).differ
     assert readings_of(found).gap > LARGEST_GAP
     assert (found.class_noise_range[:, 0] <= found.class_noise_rates).all()
@@ -73,9 +75,10 @@ def test_flags_find_the_wrong_labels_of_hard_examples(found, hard):
 
 
 def test_summary_states_the_range_and_no_certainty(found, hard):
-    low, high = (f"{rate:.1%}" for rate in found.noise_range)
+    low, high, either, one = (f"{rate:.1%}" for rate in (*found.noise_range, *readings_of(found).noise_rates))
     summary = found.summary()
-    assert f"Between {low} and {high} are wrong: {low} if hard examples may rightly carry either label" in summary
+    assert f"Between {low} and {high} are wrong: {either} if hard examples may rightly carry either label" in summary
+    assert f"{one} if each has one right label, and the sampling error. The estimates" in summary
     assert "cannot tell which reading of hard examples is right" in summary
     first, second = readings_of(found).flagged_correct
     assert second == pytest.approx(1 - hard.wrong[found.issues()].mean(), abs=0.01)
@@ -94,8 +97,8 @@ def test_reading_can_be_chosen(found, hard):
         volmin.audit(hard.labels, probs=hard.probs, reading=reading, random_state=0)
         for reading in ("class_dependent", "one_right_label")
     )
-    assert (first.noise_rate, second.noise_rate) == pytest.approx(found.noise_range)
-    assert first.noise_range == second.noise_range == found.noise_range
+    assert (first.noise_rate, second.noise_rate) == pytest.approx(readings_of(found).noise_rates)
+    assert second.noise_range == found.noise_range
     assert (readings_of(first).sharpness, readings_of(second).sharpness) == (1, math.inf)
     assert first.clean_probs is not None
     assert second.clean_probs is not None
@@ -136,6 +139,61 @@ def test_saved_audit_keeps_its_reading(hard, tmp_path, reading):
     assert content["readings"]["differ"]
 
 
+def overlapping(rows=20_000):
+    """Posteriors of two of three classes whose log-odds are uniform, and labels that are drawn from them."""
+    generator = np.random.default_rng(0)
+    z = generator.uniform(-8, 8, rows)
+    probs = np.stack([1 / (1 + np.exp(-z)), 1 / (1 + np.exp(z)), np.zeros(rows)], axis=1)
+    return probs, (generator.random(rows) > probs[:, 0]).astype(np.int64)
+
+
+@pytest.mark.parametrize("sharpness", [1.5, 3.0])
+def test_continuous_overlap_closes_the_share_of_its_closed_form(sharpness):
+    probs, labels = overlapping()
+    rates = [read(labels, probs, np.eye(3), g).noise_rate for g in (1.0, sharpness, math.inf)]
+    assert decided_share(*rates) == pytest.approx(1 - 1 / sharpness, abs=0.02)
+
+
+def test_sharpness_follows_the_number_of_ties(hard):
+    probs, labels = overlapping()
+    given = probs[np.arange(len(labels)), labels]
+    assert choose(labels, probs, np.eye(3), given, "auto").readings.sharpness == OVERLAPPING
+    given = hard.probs[np.arange(len(hard.labels)), hard.labels]
+    assert choose(hard.labels, hard.probs, np.eye(4), given, "auto").readings.sharpness > 2 * OVERLAPPING - 1
+    decided = np.where(hard.probs > 0.5, 0.97, 0.01)
+    given = decided[np.arange(len(hard.labels)), hard.labels]
+    assert choose(hard.labels, decided, np.eye(4), given, "auto").readings.sharpness == DECIDED
+    assert decided_share(0.1, 0.1, 0.1) == 0
+
+
+def test_two_classes_state_no_certainty():
+    generator = np.random.default_rng(0)
+    clean = generator.integers(0, 2, 2000)
+    labels = np.where(generator.random(2000) < 0.1, 1 - clean, clean)
+    probs = np.where(np.arange(2) == clean[:, None], 0.9, 0.1)
+    audit = volmin.audit(labels, probs=probs, random_state=0)
+    assert audit.two_classes
+    assert audit.noise_range[0] == 0
+    assert audit.noise_range[1] > 0.1
+    assert audit.intervals is None
+    summary = audit.summary()
+    assert "anchor points" in summary
+    for words in ("well identified", "interval", "expected to be correct"):
+        assert words not in summary
+
+
+def test_interval_of_correct_labels_has_a_width():
+    clean = np.random.default_rng(0).integers(0, 3, 3000)
+    probs = np.where(np.arange(3) == clean[:, None], 0.998, 0.001)
+    with pytest.warns(UserWarning, match="agree with"):
+        audit = volmin.audit(clean, probs=probs, random_state=0)
+    assert audit.intervals is not None
+    assert audit.intervals.noise_rate.high > 0.001
+    assert (audit.intervals.class_noise_rates.high > 0.003).all()
+    low, high = audit.noise_range
+    assert low <= audit.noise_rate <= high
+
+
 def test_report_shows_the_range(found, tmp_path):
     found.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
@@ -153,7 +211,8 @@ def test_audits_of_earlier_versions_load(found, audited, tmp_path):
     assert "readings" not in content
     again = volmin.Audit.load(tmp_path)
     assert again.issues().tolist() == audited.issues(0.1).tolist()
-    assert again.noise_range == (audited.noise_rate, audited.noise_rate)
+    low, high = again.noise_range
+    assert low < audited.noise_rate < high < audited.noise_range[1]
     found.save(tmp_path)
     content = read_sealed_json(tmp_path / "audit.json")
     for damage in ({"num_flagged": -1}, {"readings": {"sharpness": "x"}}, {"readings": 3}):

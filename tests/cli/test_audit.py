@@ -114,7 +114,7 @@ def test_reading_and_limit_can_be_chosen(command, mislabelled, tmp_path):
     content = json.loads((tmp_path / "audit" / "audit.json").read_text())
     assert "If each example has one right label:" in shown
     assert content["fdr"] == 0.05
-    assert content["noise_rate"] == max(content["noise_range"]) == pytest.approx(disagreement, abs=0.03)
+    assert content["noise_rate"] == max(content["readings"]["noise_rates"]) == pytest.approx(disagreement, abs=0.03)
 
 
 @pytest.mark.slow

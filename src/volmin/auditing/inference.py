@@ -11,7 +11,7 @@ from volmin import identifiability, quality
 from volmin._typing import Array, Labels
 from volmin.estimation import estimate_transition, minimum_volume
 from volmin.identifiability import Scatter
-from volmin.intervals import Interval, Intervals, conditional_intervals
+from volmin.intervals import Interval, Intervals, binomial_interval, conditional_intervals
 
 MOST_CLASSES = 100
 """With more classes there are too few labels per entry of T to fit it: T is counted (confident joint), and its
@@ -72,7 +72,7 @@ def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> I
         scatter = identifiability.scatter(clean[rows], bootstraps=20, random_state=random_state)
         measured = conditional_intervals(clean[rows], labels[rows], T, level=level, random_state=random_state)
         # With n of N rows, the intervals are too wide by the square root of N / n.
-        sampling = _centred(measured, T, joint, shrink=np.sqrt(len(rows) / len(labels)))
+        sampling = _centred(measured, T, joint, len(labels), shrink=np.sqrt(len(rows) / len(labels)))
     return Inference(
         transition=T,
         joint=joint,
@@ -128,16 +128,27 @@ def warn_if_in_sample(probs: Array, labels: Labels) -> None:
         )
 
 
-def _centred(measured: Intervals, T: Array, joint: Array, shrink: float) -> Intervals:
-    """The measured intervals, scaled by ``shrink`` and centred on the estimates."""
+def _centred(measured: Intervals, T: Array, joint: Array, num_rows: int, shrink: float) -> Intervals:
+    """The measured intervals, scaled by ``shrink`` and centred on the estimates.
+
+    Those of noise rates are at least as wide as for counted rates: the clean posteriors are fixed in the bootstrap, so
+    its intervals have no width where T is the identity.
+    """
+    priors, rate = quality.class_priors(joint), np.asarray(quality.noise_rate(joint))
+    class_rates = _around(1 - np.diag(T), measured.class_noise_rates, shrink)
     return Intervals(
         measured.level,
         conditional=True,
         transition=_around(T, measured.transition, shrink),
-        class_noise_rates=_around(1 - np.diag(T), measured.class_noise_rates, shrink),
-        class_priors=_around(quality.class_priors(joint), measured.class_priors, shrink),
-        noise_rate=_around(np.asarray(quality.noise_rate(joint)), measured.noise_rate, shrink),
+        class_noise_rates=_at_least_binomial(class_rates, priors * num_rows, measured.level),
+        class_priors=_around(priors, measured.class_priors, shrink),
+        noise_rate=_at_least_binomial(_around(rate, measured.noise_rate, shrink), np.asarray(num_rows), measured.level),
     )
+
+
+def _at_least_binomial(interval: Interval, count: Array, level: float) -> Interval:
+    low, high = binomial_interval(interval.estimate, count, level)
+    return Interval(interval.estimate, np.minimum(interval.low, low), np.maximum(interval.high, high))
 
 
 def _around(estimate: Array, measured: Interval, shrink: float) -> Interval:

@@ -25,9 +25,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
     shown = _examples(examples, rows, len(result))
     listed = rows[: len(shown)]
     intervals = result.intervals
-    low, high = text.noise_rate_bracket(result) if result.class_dependent else result.noise_range
-    if intervals is not None:
-        low, high = float(intervals.noise_rate.low), float(intervals.noise_rate.high)
+    low, high = result.noise_range
     page = AuditPage(
         title=result.provenance.get("title", "Label audit"),
         headline=text.headline(result),

@@ -20,9 +20,13 @@ LARGEST_GAP = 0.25
 too. Whichever of them is true, flagging as many labels as the other finds, in a perfect ranking, then has an F1 of at
 least 6/7."""
 
-BETWEEN = 3.0
-"""Sharpness of the estimates where the readings differ: a class with twice the probability of another gets eight times
-it, so that ambiguity remains only in examples that are close to undecided."""
+OVERLAPPING, DECIDED = 1.5, 3.0
+"""Smallest and largest sharpness of the estimates where the readings differ. At 3, a class with twice the probability
+of another gets eight times it, so that ambiguity remains only in examples that are close to undecided."""
+
+FEW_UNDECIDED = (0.36, 0.40)
+"""Values of ``decided_share`` at which the sharpness is the smallest and the largest, with a line between them. They
+lie above the 1/3 of classes that overlap continuously, and were set on label sets whose true labels are known."""
 
 SMALLEST = 1e-12
 """Probabilities are moved this far from 0 and 1 before their log-odds are taken."""
@@ -94,9 +98,13 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
     """
     first, second = (readings.read(codes, clean, T, sharpness) for sharpness in SHARPNESS.values())
     rates = first.noise_rate, second.noise_rate
-    sharpness = SHARPNESS.get(reading, BETWEEN if _gap(*rates) > LARGEST_GAP else 1.0)
-    known = {found.sharpness: found for found in (first, second)}
-    chosen = known[sharpness] if sharpness in known else readings.read(codes, clean, T, sharpness)
+    if reading in SHARPNESS:
+        chosen = first if SHARPNESS[reading] == 1 else second
+    elif _gap(*rates) > LARGEST_GAP:
+        chosen = readings.read(codes, clean, T, _sharpness_between(codes, clean, T, rates))
+    else:
+        chosen = first
+    sharpness = chosen.sharpness
     suspicion = -_log_odds(first.quality) - _log_odds(given_probs)
     flagged = most_suspicious(suspicion, int((chosen.suggested != codes).sum()))
     first_correct, second_correct = (
@@ -120,6 +128,29 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
 def most_suspicious(suspicion: Array, count: int) -> Labels:
     """The ``count`` rows of largest suspicion, in descending order."""
     return np.argsort(-suspicion, kind="stable")[:count].astype(np.int64)
+
+
+def decided_share(first: float, between: float, second: float) -> float:
+    """Share of the gap between the readings that the reading of sharpness ``OVERLAPPING`` closes.
+
+    For classes that overlap continuously, examples near a tie are as frequent as clearer ones: the log-odds z of their
+    two leading classes are locally uniform. The reading of sharpness g then closes the share ``1 - 1 / g``, because the
+    integral of ``sigmoid(g z) - sigmoid(z)`` over z > 0 is ``(1 - 1 / g) log 2``; that is 1/3 at 1.5. A larger share
+    means that ties are rarer, as where every example has one right label and only some of the labels are wrong.
+
+    Args:
+        first: Noise rate under the class-dependent reading.
+        between: Noise rate under the reading of sharpness ``OVERLAPPING``.
+        second: Noise rate where each example has one right label.
+    """
+    return (between - first) / (second - first) if second > first else 0.0
+
+
+def _sharpness_between(codes: Labels, clean: Array, T: Array, rates: tuple[float, float]) -> float:
+    """Sharpness of the estimates where the readings differ, larger where undecided examples are rare."""
+    between = readings.read(codes, clean, T, OVERLAPPING).noise_rate
+    share = decided_share(rates[0], between, rates[1])
+    return float(np.interp(share, FEW_UNDECIDED, (OVERLAPPING, DECIDED)))
 
 
 def _gap(first: float, second: float) -> float:

@@ -20,7 +20,7 @@ from volmin.auditing.labels import encode, is_missing, vector
 from volmin.auditing.reading import Readings, most_suspicious
 from volmin.exceptions import InputError
 from volmin.identifiability import Scatter
-from volmin.intervals import Intervals, noise_bounds
+from volmin.intervals import Intervals, binomial_interval, noise_bounds
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,36 @@ class AuditResult:
 
     @property
     def noise_range(self) -> tuple[float, float]:
-        """Shares of wrong labels under the two readings of hard examples, lower one first; contains ``noise_rate``."""
+        """Lower and upper bound of the share of wrong labels; contains ``noise_rate``.
+
+        They are the shares under the two readings of hard examples, widened by the sampling error of as many rows and,
+        where T is identified, by the interval. The lower bound is zero with two classes (see ``two_classes``) and,
+        under the class-dependent reading, where T is not identified: the estimate is then the largest possible noise.
+        """
         rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()))
-        return min(rates), max(rates)
+        level = self.sampling.level if self.sampling else 0.95
+        low, high = binomial_interval([min(rates), max(rates)], [len(self)] * 2, level)
+        bounds = [float(low[0]), float(high[1])]
+        if self.intervals is not None:
+            bounds = [
+                min(bounds[0], float(self.intervals.noise_rate.low)),
+                max(bounds[1], float(self.intervals.noise_rate.high)),
+            ]
+        refuted = self.class_dependent and self.scatter is not None and self.scatter.refuted
+        return (0.0 if self.two_classes or refuted else bounds[0]), bounds[1]
+
+    @property
+    def two_classes(self) -> bool:
+        """Whether only two classes are audited.
+
+        Their T is identified only by anchor points, rows that belong to a class with certainty, and no check of the
+        posteriors can tell whether there are any. Without them, less noise explains the labels equally well.
+        """
+        return len(self.classes) - len(self.rare) == 2
 
     @property
     def class_noise_range(self) -> Array:
-        """(C, 2) the same for ``class_noise_rates``."""
+        """(C, 2) shares of wrong labels of each true class under the two readings, without sampling error."""
         rates = [self.class_noise_rates[:, None]] + ([self.readings.class_noise_rates] if self.readings else [])
         every = np.concatenate(rates, axis=1)
         return np.stack([every.min(axis=1), every.max(axis=1)], axis=1)
@@ -114,8 +137,12 @@ class AuditResult:
 
     @property
     def identified(self) -> bool:
-        """Whether identifiability of T was examined and not rejected, and T is that of the class-dependent reading."""
-        return self.scatter is not None and not self.scatter.refuted and self.class_dependent
+        """Whether identifiability of T was examined and not rejected, and T is that of the class-dependent reading.
+
+        Never with two classes.
+        """
+        examined = self.scatter is not None and not self.scatter.refuted
+        return examined and self.class_dependent and not self.two_classes
 
     @property
     def intervals(self) -> Intervals | None:

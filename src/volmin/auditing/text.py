@@ -47,27 +47,25 @@ def headline(result: AuditResult) -> str:
             f"If each example has one right label: {second} are wrong."
             f" If hard examples may rightly carry either label: {first}."
         )
+    low, high = result.noise_range
     return (
-        f"Between {first} and {second} are wrong: {first} if hard examples may rightly carry either label, {second} if"
-        f" each has one right label. The estimates lie between the two, at {result.noise_rate:.1%}."
+        f"Between {low:.1%} and {high:.1%} are wrong: {first} if hard examples may rightly carry either label,"
+        f" {second} if each has one right label{_widened(result)}. The estimates lie between the two, at"
+        f" {result.noise_rate:.1%}."
     )
 
 
+def _widened(result: AuditResult) -> str:
+    return ", and fewer if there are no anchor points" if result.two_classes else ", and the sampling error"
+
+
 def _class_dependent_rate(result: AuditResult) -> str:
-    """The noise rate, with an interval where T is identified and with bounds elsewhere."""
-    rate = f"{result.noise_rate:.1%}"
+    """The noise rate, with an interval where T is identified and as a range elsewhere."""
+    rate, (low, high) = f"{result.noise_rate:.1%}", result.noise_range
     if result.intervals is not None:
-        interval = result.intervals.noise_rate
         level = f"{result.intervals.level:.0%}"
-        return f"About {rate} are wrong ({level} interval {interval.low:.1%} to {interval.high:.1%})"
-    low, high = noise_rate_bracket(result)
+        return f"About {rate} are wrong ({level} interval {low:.1%} to {high:.1%}, both readings included)"
     return f"Between {low:.1%} and {high:.1%} are wrong; the estimate is {rate}"
-
-
-def noise_rate_bracket(result: AuditResult) -> tuple[float, float]:
-    """Bounds of the noise rate that follow from those of the classes, widened to contain ``noise_range``."""
-    high = float(result.class_priors @ result.bracket[:, 1])
-    return 0.0, max(high, result.noise_range[1])
 
 
 def identifiability(result: AuditResult) -> str:
@@ -78,8 +76,13 @@ def identifiability(result: AuditResult) -> str:
         return f"The labels alone cannot tell which reading of hard examples is right.{undetermined} {HAND_CHECK}"
     if result.scatter is None:
         return f"Whether the data determine T was not examined for {len(result.classes)} classes. {HAND_CHECK}"
-    s = f"scatter index {result.scatter.index:.2f}, above 1 is needed"
     verdict = result.scatter.verdict
+    if result.two_classes and verdict is not Verdict.NOT_IDENTIFIED:
+        return (
+            "With two classes, T is identified only if there are anchor points, examples that certainly belong to a"
+            f" class. The estimate assumes them; the labels cannot show them, and fewer may be wrong. {HAND_CHECK}"
+        )
+    s = f"scatter index {result.scatter.index:.2f}, above 1 is needed"
     if verdict is Verdict.WELL_IDENTIFIED:
         return f"T is well identified ({s}). This check can reject T but never prove it."
     if verdict is Verdict.BORDERLINE:
@@ -92,7 +95,7 @@ def identifiability(result: AuditResult) -> str:
 def states_expected_correct(result: AuditResult) -> bool:
     """Whether the expected share of correct labels among the flagged can be stated."""
     differ = result.readings is not None and result.readings.differ
-    return not differ and (result.scatter is None or not result.scatter.refuted)
+    return not differ and not result.two_classes and (result.scatter is None or not result.scatter.refuted)
 
 
 def rare_classes(result: AuditResult) -> str:
@@ -141,7 +144,8 @@ def _flagged(result: AuditResult, fdr: float | None) -> str:
         return f"No label is flagged{f' ({limit} correct labels among the flagged)' if limit else ''}."
     flagged = "1 label is flagged" if len(rows) == 1 else f"{len(rows):,} labels are flagged"
     if not states_expected_correct(result):
-        if fdr is None and result.readings is not None and result.scatter is not None and not result.scatter.refuted:
+        refuted = result.scatter is not None and result.scatter.refuted
+        if fdr is None and result.readings is not None and not refuted and not result.two_classes:
             either, one = (f"{share:.0%}" for share in result.readings.flagged_correct)
             return (
                 f"{flagged}; {one} of them are correct if each example has one right label, {either} if hard ones may"
