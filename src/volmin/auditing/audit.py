@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 
 from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
-from volmin.auditing.inference import Inference, infer, warn_if_in_sample
 from volmin.auditing.features import encode_features
+from volmin.auditing.inference import Inference, infer, warn_if_in_sample
 from volmin.auditing.judges import CrossFit, cross_fit, resolve_model
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.page import write_page
