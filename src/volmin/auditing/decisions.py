@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from volmin._typing import AnyArray, Labels
+from volmin._typing import AnyArray, Labels, Mask
 from volmin.auditing.labels import encode
 from volmin.data.tables import as_frame, read_cells
 from volmin.exceptions import DataError, InputError
@@ -27,12 +27,19 @@ class Corrected:
         rows: Rows whose label changed, ascending.
         donors: (N,) for each row a row whose original label is its new one: the row itself, unless it changed.
         counts: Number of rows by decision.
+        decided: (N,) whether the row was called wrong or right.
     """
 
     labels: AnyArray
     rows: Labels
     donors: Labels
     counts: dict[str, int]
+    decided: Mask
+
+    @property
+    def known(self) -> list[Any]:
+        """(N,) true labels of the decided rows and None for the others, as ``AuditResult.check`` takes them."""
+        return [label if decided else None for label, decided in zip(self.labels.tolist(), self.decided, strict=True)]
 
 
 def apply_decisions(labels: Any, decisions: Any) -> Corrected:
@@ -53,7 +60,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
     known = encode(labels)
     # Labels in the file are escaped for spreadsheet programs.
     named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
-    codes = known.codes.copy()
+    codes, decided = known.codes.copy(), np.zeros(len(known.codes), dtype=bool)
     counts: dict[str, int] = dict.fromkeys(DECISIONS, 0)
     for record in frame.with_columns(pl.all().cast(pl.String).fill_null("")).iter_rows(named=True):
         decision = record["decision"].strip().lower()
@@ -69,13 +76,14 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
                 " decisions belong to another table, or have been applied already."
             )
         counts[decision] += 1
+        decided[row] = decision != "unsure"
         if decision == "wrong":
             codes[row] = _new_code(record.get("label") or record["suggested"], named, row, name)
     changed = np.flatnonzero(codes != known.codes)
     _, first = np.unique(known.codes, return_index=True)
     donors = np.arange(len(codes))
     donors[changed] = first[codes[changed]]
-    return Corrected(known.classes[codes], changed, donors, counts)
+    return Corrected(known.classes[codes], changed, donors, counts, decided)
 
 
 def _read(path: Path) -> pl.DataFrame:

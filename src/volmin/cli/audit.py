@@ -40,11 +40,22 @@ def audit(
         Path | None, typer.Option(metavar="FILE.npy", help="(N, F) features to use instead of the columns.")
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option(help="Model to train: network (VolMinNet, the default), logistic, forest or boosting."),
-    ] = None,
+        str,
+        typer.Option(
+            help="Model to train: network (VolMinNet), logistic, forest or boosting; auto weights several by the "
+            "likelihood of labels that they were not trained on."
+        ),
+    ] = "auto",
     clean: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of a table with the true labels, where they are known.")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="How the rows of --clean or --apply were drawn: random, or among the flagged. Default: told from the "
+            "rows.",
+            show_default=False,
+        ),
     ] = None,
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
@@ -85,7 +96,7 @@ def audit(
 ) -> None:
     """Estimate how many labels are wrong and which, and correct them after a review."""
     if apply is not None:
-        _apply(table, label, apply, out)
+        _apply(table, label, apply, out, sample)
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
@@ -110,7 +121,7 @@ def audit(
         )
     command = shlex.join(["volmin", *sys.argv[1:]])
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
-    _show_and_save(found, source, label, fdr, out or Path("audit"))
+    _show_and_save(found, source, label, fdr, sample, out or Path("audit"))
 
 
 @dataclass(frozen=True)
@@ -150,14 +161,18 @@ def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTabl
     return load_table(path, label, ignore=ignore)
 
 
-def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float | None, out: Path) -> None:
+def _show_and_save(
+    found: Audit, source: AuditInput, label: str | None, fdr: float | None, sample: str | None, out: Path
+) -> None:
     from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
     from volmin.formatting import duration
 
     say(found.summary(fdr))
     if source.clean is not None:
-        known = check_summary(found.check(source.clean, fdr))
+        known = check_summary(
+            found.check(source.clean, fdr, sample=sample)  # type: ignore[arg-type]
+        )
         found = replace(found, provenance=found.provenance | {"known": known})
         say(known)
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)
@@ -171,7 +186,7 @@ def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: flo
         )
 
 
-def _apply(path: Path, label: str | None, decisions: Path, out: Path | None) -> None:
+def _apply(path: Path, label: str | None, decisions: Path, out: Path | None, sample: str | None) -> None:
     """Write a copy of the data in which the labels that the decisions call wrong are replaced."""
     from volmin.auditing.decisions import apply_decisions
     from volmin.cli.terminal import say
@@ -193,3 +208,18 @@ def _apply(path: Path, label: str | None, decisions: Path, out: Path | None) -> 
     counts = ", ".join(f"{count:,} {decision}" for decision, count in corrected.counts.items())
     changed, total = len(corrected.rows), len(corrected.labels)
     say(f"{changed:,} of {total:,} labels changed (decisions: {counts}). Written to {out}.")
+    if corrected.decided.any() and (Path("audit") / "audit.json").is_file():
+        _show_what_decisions_say(corrected.known, Path("audit"), sample)
+
+
+def _show_what_decisions_say(known: Sequence[Any], folder: Path, sample: str | None) -> None:
+    """Print the noise rate after the decisions, if the folder holds the audit that they are about."""
+    from volmin.auditing import Audit
+    from volmin.auditing.text import check_summary
+    from volmin.cli.terminal import say
+
+    found = Audit.load(folder)
+    if len(found) == len(known):
+        # The labels of a saved audit are text.
+        decided = [None if label is None else str(label) for label in known]
+        say(check_summary(found.check(decided, sample=sample)))  # type: ignore[arg-type]
