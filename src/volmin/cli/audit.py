@@ -228,7 +228,7 @@ def _apply(path: Path, label: str | None, decisions: Path, out: Path | None, sam
     changed, total = len(corrected.rows), len(corrected.labels)
     say(f"{changed:,} of {total:,} labels changed (decisions: {counts}). Written to {out}.")
     if corrected.decided.any() and (Path("audit") / "audit.json").is_file():
-        _show_what_decisions_say(corrected.known, Path("audit"), sample)
+        _show_what_decisions_say(corrected.known, Path("audit"), sample or corrected.sample)
 
 
 def _show_what_decisions_say(known: Sequence[Any], folder: Path, sample: str | None) -> None:
