@@ -21,8 +21,9 @@ from threadpoolctl import threadpool_limits
 
 from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
+from volmin.auditing.features import encode_features
 from volmin.auditing.inference import Inference, infer, warn_if_in_sample
-from volmin.auditing.judges import CrossFit, as_features, cross_fit, resolve_model
+from volmin.auditing.judges import CrossFit, cross_fit, resolve_model
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import choose, validate_reading
@@ -133,9 +134,9 @@ def audit(
             fitted = CrossFit(_restricted(posteriors[audited], common))
             warn_if_in_sample(fitted.probs, codes)
         else:
-            x = as_features(features)
-            _check_rows("features", x, given)
-            x = x[audited]
+            encoded = encode_features(features)
+            _check_rows("features", encoded.x, given)
+            x = encoded.x[audited]
             progress = PlainProgress() if verbose and progress is None else progress
             classifier = resolve_model(model, x)
             fitted = cross_fit(classifier, x, codes, len(common), folds=folds, random_state=seed, progress=progress)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import polars as pl
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -17,7 +16,6 @@ from torch import nn
 
 from volmin import networks
 from volmin._typing import AnyArray, Array, Labels
-from volmin.data.tables import TableEncoder, as_frame
 from volmin.estimator import NoisyLabelClassifier
 from volmin.exceptions import InputError
 from volmin.progress import Progress, tracked
@@ -68,25 +66,6 @@ class CrossFit:
 
     probs: Array
     histories: list[list[Record]] = field(default_factory=list)
-
-
-def as_features(features: Any) -> AnyArray:
-    """Features as (N, ...) numbers; the columns of a table, or of an array with missing values, are encoded."""
-    frame = as_frame(features)
-    if frame is None:
-        x = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features)
-        if x.ndim < 2 or x.size == 0:
-            raise InputError(f"features must be a non-empty (N, ...) array, but have shape {x.shape}.")
-        if x.dtype == np.uint8:
-            return x.astype(np.float32) / 255
-        if x.dtype.kind in "fiub" and np.isfinite(x).all():
-            return x.astype(np.float32)
-        if x.ndim > 2 or x.dtype.kind not in "fiub":
-            raise InputError(
-                f"features of shape {x.shape} and type {x.dtype} must be finite numbers; give a table for text."
-            )
-        frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
-    return TableEncoder().fit(frame, frame.columns).transform(frame)
 
 
 def resolve_model(model: Any, x: AnyArray) -> Any:
