@@ -41,3 +41,7 @@ class TrainingDivergedError(VolminError, ArithmeticError):
 
 class DegenerateTransitionWarning(UserWarning):
     """The estimated transition matrix is nearly singular, so the noisy labels barely distinguish some classes."""
+
+
+class ColumnWarning(UserWarning):
+    """Columns of a table are left out of the features."""

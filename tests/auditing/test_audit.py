@@ -14,6 +14,7 @@ import volmin
 from volmin import noise
 from volmin.auditing.inference import with_noise_rates_of
 from volmin.auditing.result import update_transition
+from volmin.exceptions import ColumnWarning
 
 
 def precision_and_recall(audit, wrong, fdr=0.1):
@@ -197,8 +198,10 @@ def test_tables_with_text_missing_values_and_constants():
     first[::17] = None
     frame = pl.DataFrame({"a": list(first), "b": x[:, 1], "constant": 1, "town": np.array(["x, y", "z\n", "ü"])[clean]})
     for table in (frame, pd.DataFrame(frame.to_dict(as_series=False)), frame.to_dict(as_series=False)):
-        audit = volmin.audit(labels, features=table, model="logistic", random_state=0)
+        with pytest.warns(ColumnWarning, match=r"left out of the features: 'constant' \(constant\)"):
+            audit = volmin.audit(labels, features=table, model="logistic", random_state=0)
         assert precision_and_recall(audit, labels != clean)[0] > 0.9
+        assert [use["kind"] for use in audit.provenance["columns"]] == ["number", "number", "left out", "category"]
     with_gaps = x.copy()
     with_gaps[::17, 0] = np.nan
     assert (

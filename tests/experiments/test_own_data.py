@@ -253,7 +253,10 @@ def test_table_of_images_with_true_labels(table_of_images):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--dataset", "digits", "--images"], "leave out --label, --clean, --ignore, --images and --size"),
+        (
+            ["--dataset", "digits", "--images"],
+            "--ignore, --types, --text, --images and --size",
+        ),
         (["--dataset", "{table}", "--label", "given", "--size", "16"], "a table of features, which have no size"),
         (["--dataset", "{table}", "--label", "given", "--images", "--ignore", "true"], "leave out ignore"),
         (["--dataset", "{table}", "--label", "given", "--images", "--clean", "tru"], "Did you mean 'true'"),

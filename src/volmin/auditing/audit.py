@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -89,6 +89,7 @@ def audit(
     features: Any = None,
     probs: Numbers | None = None,
     model: Any = None,
+    types: Mapping[str, str] | None = None,
     classes: Any = None,
     folds: int = 5,
     reading: str = "auto",
@@ -107,6 +108,8 @@ def audit(
             the classes. Alternative to ``features``.
         model: Classifier for the features: a scikit-learn classifier with ``predict_proba``, a
             ``NoisyLabelClassifier``, or a name: network (the default, VolMinNet), logistic, forest, boosting.
+        types: Types of columns of a table where they are not to be recognised: number, date, boolean, category, text,
+            ignore, or the order of a date such as month/day/year.
         classes: (C,) classes in the order of the columns of ``probs``; needed if they are not sorted or if some have
             no label.
         folds: Number of folds of the cross-fitting, at least 2.
@@ -120,6 +123,8 @@ def audit(
         progress: Callback ``(title, done, total)`` for progress, in place of ``verbose``.
     """
     _check_arguments(features, probs, model, folds, level, threads)
+    if types and features is None:
+        raise InputError("types are set for columns of a table in features; they have no effect with probs.")
     validate_reading(reading)
     start = time.perf_counter()
     seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
@@ -128,16 +133,18 @@ def audit(
     common = _common_classes(given)
     audited = np.isin(given.codes, common)
     codes = np.searchsorted(common, given.codes[audited])
+    columns: Sequence[Mapping[str, Any]] = ()
+    progress = PlainProgress() if verbose and progress is None else progress
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
         if posteriors is not None:
             _check_rows("probs", posteriors, given)
             fitted = CrossFit(_restricted(posteriors[audited], common))
             warn_if_in_sample(fitted.probs, codes)
         else:
-            encoded = encode_features(features)
+            encoded = encode_features(features, types, progress)
+            columns = encoded.columns
             _check_rows("features", encoded.x, given)
             x = encoded.x[audited]
-            progress = PlainProgress() if verbose and progress is None else progress
             classifier = resolve_model(model, x)
             fitted = cross_fit(classifier, x, codes, len(common), folds=folds, random_state=seed, progress=progress)
         inference = infer(fitted.probs, codes, level=level, random_state=seed)
@@ -148,6 +155,7 @@ def audit(
         "reading": inference.reading,
         "seconds": round(time.perf_counter() - start, 2),
         "versions": versions(),
+        "columns": list(columns),
     }
     given_probs = np.ones(len(given.codes))
     given_probs[audited] = fitted.probs[np.arange(len(codes)), codes]

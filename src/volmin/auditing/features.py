@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,11 @@ import polars as pl
 
 from volmin._typing import AnyArray
 from volmin.data.tables import TableEncoder, as_frame
-from volmin.exceptions import InputError
+from volmin.exceptions import ColumnWarning, InputError
+from volmin.progress import Progress
+
+MOST_NAMED = 10
+"""Number of columns that the warning names."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +32,20 @@ class Features:
     columns: tuple[dict[str, Any], ...] = ()
 
 
-def encode_features(features: Any) -> Features:
-    """Features as (N, ...) numbers; the columns of a table, or of an array with missing values, are encoded."""
+def encode_features(
+    features: Any, types: Mapping[str, str] | None = None, progress: Progress | None = None
+) -> Features:
+    """Features as (N, ...) numbers; the columns of a table, or of an array with missing values, are encoded.
+
+    Args:
+        features: (N, ...) numbers, or a table (polars, pandas, Arrow or a mapping of columns).
+        types: Types of columns of a table (``volmin.data.tables.TYPES``), where they are not to be recognised.
+        progress: Callback for the progress of encoding.
+    """
     frame = as_frame(features)
     if frame is None:
+        if types:
+            raise InputError("types are set for columns of a table, but the features are not a table.")
         x = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features)
         if x.ndim < 2 or x.size == 0:
             raise InputError(f"features must be a non-empty (N, ...) array, but have shape {x.shape}.")
@@ -42,4 +58,10 @@ def encode_features(features: Any) -> Features:
                 f"features of shape {x.shape} and type {x.dtype} must be finite numbers; give a table for text."
             )
         frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
-    return Features(TableEncoder().fit(frame, frame.columns).transform(frame))
+    encoder = TableEncoder().fit(frame, frame.columns, types, progress)
+    if left_out := [f"{use.name!r} ({use.note})" for use in encoder.uses if use.kind == "left out"]:
+        more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
+        named = ", ".join(left_out[:MOST_NAMED])
+        warnings.warn(f"Columns left out of the features: {named}{more}.", ColumnWarning, stacklevel=3)
+    uses = tuple(asdict(use) for use in encoder.uses)
+    return Features(encoder.transform(frame, progress), uses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,17 @@ def audit(
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
     ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of text, where it is not recognised; repeatable.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=TYPE",
+            help="Type of a column: number, date, boolean, category, text, ignore, or the order of a date such as "
+            "month/day/year; repeatable. Others are recognised.",
+        ),
+    ] = None,
     reading: Annotated[
         str,
         typer.Option(
@@ -90,10 +102,15 @@ def audit(
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
     from volmin import auditing
+    from volmin.cli.columns import column_types, show_columns
     from volmin.cli.progress import TaskProgress
+    from volmin.exceptions import ColumnWarning
     from volmin.io.arrays import read_array
 
-    with TaskProgress() as progress:
+    chosen_types = column_types(types, text)
+    with TaskProgress() as progress, warnings.catch_warnings():
+        # What became of the columns is printed below.
+        warnings.simplefilter("ignore", ColumnWarning)
         source = _load(table, label, images=images, clean=clean, ignore=ignore or (), progress=progress)
         if features is not None:
             source = replace(source, features=read_array(features))
@@ -103,6 +120,7 @@ def audit(
             probs=given,
             features=None if given is not None else source.features,
             model=model,
+            types=chosen_types or None,
             reading=reading,
             random_state=seed,
             threads=threads,
@@ -110,6 +128,7 @@ def audit(
         )
     command = shlex.join(["volmin", *sys.argv[1:]])
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
+    show_columns(found.provenance.get("columns", ()))
     _show_and_save(found, source, label, fdr, out or Path("audit"))
 
 

@@ -35,6 +35,13 @@ def train(
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
     ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of text, where it is not recognised; repeatable.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=TYPE", help="Type of a column, as in volmin audit; repeatable."),
+    ] = None,
     images: Annotated[bool, typer.Option("--images", help="The table lists image files to learn from.")] = False,
     size: Annotated[
         int | None,
@@ -82,6 +89,7 @@ def train(
 
     A finished run is not repeated; an interrupted one is resumed by the same command.
     """
+    from volmin.cli.columns import column_types
     from volmin.cli.progress import TaskProgress
     from volmin.experiments import spec
     from volmin.experiments.source import DataSource
@@ -93,6 +101,7 @@ def train(
             label=label,
             clean=clean,
             ignore=tuple(ignore or ()),
+            types=tuple(column_types(types, text).items()),
             labels=labels,
             images=images,
             size=size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -46,6 +46,7 @@ def load_dataset(
     label: str | None = None,
     clean: str | None = None,
     ignore: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
     images: bool = False,
     size: int | None = None,
     progress: Progress | None = None,
@@ -58,6 +59,7 @@ def load_dataset(
         label: Column of a table with the given labels.
         clean: Column of a table with the true labels, if they are known.
         ignore: Columns of a table to leave out of the features.
+        types: Types of columns of a table (``volmin.data.tables.TYPES``), where they are not to be recognised.
         images: Whether a table names image files, which are then the inputs.
         size: Side that a user's images are resized to; by default that of the median image, within 16..64.
         progress: Callback that reports the progress of downloading and of decoding images.
@@ -70,10 +72,13 @@ def load_dataset(
     if name not in SOURCES:
         from volmin.data.custom import load_custom
 
-        return load_custom(name, label=label, clean=clean, ignore=ignore, images=images, size=size, progress=progress)
-    if label or clean or ignore or images or size:
+        return load_custom(
+            name, label=label, clean=clean, ignore=ignore, types=types, images=images, size=size, progress=progress
+        )
+    if label or clean or ignore or types or images or size:
         raise InputError(
-            f"The data set {name} has no columns to choose from: leave out label, clean, ignore, images and size."
+            f"The data set {name} has no columns to choose from: leave out label, clean, ignore, types, images and "
+            "size."
         )
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():

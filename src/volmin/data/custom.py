@@ -6,7 +6,7 @@ are as noisy as the others unless a column of true labels is named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +30,22 @@ def load_custom(
     label: str | None = None,
     clean: str | None = None,
     ignore: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
     images: bool = False,
     size: int | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Load the data set in a table or a folder; the arguments are those of ``load_dataset``."""
     path = check_path(path)
-    if path.is_dir() and (label or clean or ignore):
-        raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean and ignore.")
+    if path.is_dir() and (label or clean or ignore or types):
+        raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean, ignore and types.")
     if path.is_dir() or images:
         if ignore:
             raise DataError(f"{path} names images, and its other columns are not used: leave out ignore.")
         return _from_images(path, label, clean, size, progress)
     if size is not None:
         raise DataError(f"{path} is a table of features, which have no size: leave out size, or set images.")
-    return _from_table(path, label, clean, ignore)
+    return _from_table(path, label, clean, ignore, types, progress)
 
 
 def check_path(path: str | Path) -> Path:
@@ -58,7 +59,14 @@ def check_path(path: str | Path) -> Path:
     )
 
 
-def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequence[str]) -> Dataset:
+def _from_table(
+    path: Path,
+    label: str | None,
+    clean: str | None,
+    ignore: Sequence[str],
+    types: Mapping[str, str] | None,
+    progress: Progress | None,
+) -> Dataset:
     frame = read_table(path)
     if label is None:
         raise DataError(f"Name the label column of {path} (--label, label=). It has: {', '.join(frame.columns[:20])}.")
@@ -68,8 +76,9 @@ def _from_table(path: Path, label: str | None, clean: str | None, ignore: Sequen
     truth = column_labels(frame[clean], path) if clean else None
     classes, noisy, true = _numbered(column_labels(frame[label], path), truth)
     train, test = _held_out(noisy, path)
-    encoder = TableEncoder().fit(frame[train], [name for name in frame.columns if name not in no_features])
-    x = torch.from_numpy(encoder.transform(frame))
+    features = [name for name in frame.columns if name not in no_features]
+    encoder = TableEncoder().fit(frame[train], features, types, progress)
+    x = torch.from_numpy(encoder.transform(frame, progress))
     return Dataset(
         path.stem,
         *_parts(x, noisy if true is None else true, train, test),

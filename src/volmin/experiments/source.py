@@ -52,6 +52,8 @@ class DataSource:
     """Column of a table with the true labels, where they are known."""
     ignore: tuple[str, ...] = ()
     """Columns of a table to leave out of the features."""
+    types: tuple[tuple[str, str], ...] = ()
+    """(column, type) where the type of a column is not to be recognised."""
     labels: str | None = None
     """Noisy labels of a named data set's training part: ``FILE`` or ``FILE:KEY``."""
     images: bool = False
@@ -66,10 +68,10 @@ class DataSource:
             raise DataError(
                 f"{self.path} holds its own labels: leave out --labels, and name the columns of a table with --label."
             )
-        if self.path is None and (self.label or self.clean or self.ignore or self.images or self.size):
+        if self.path is None and (self.label or self.clean or self.ignore or self.types or self.images or self.size):
             raise DataError(
                 f"{self.name} has no columns to choose from, and its own images: leave out --label, --clean, --ignore, "
-                "--images and --size."
+                "--types, --text, --images and --size."
             )
 
     @property
@@ -103,6 +105,7 @@ class DataSource:
             label=self.label,
             clean=self.clean,
             ignore=self.ignore,
+            types=dict(self.types),
             images=self.images,
             size=self.size,
             progress=self.progress,
@@ -130,6 +133,8 @@ class DataSource:
             if self.images:
                 # The hash of the table does not change with the images.
                 identity["pixels_sha256"] = _pixels_digest(self._local)
+            if self.types:
+                identity["types"] = dict(self.types)
             if self.size is not None:
                 identity["size"] = self.size
         if self.labels is not None:

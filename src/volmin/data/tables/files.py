@@ -132,6 +132,8 @@ def _checked_records(text: str, separator: str, path: Path) -> tuple[list[str], 
 
 def _typed(column: pl.Series, decimal_comma: bool) -> pl.Series:
     """A text column in the type of all its values: integers, floats, booleans, dates or text."""
+    if column.str.contains(r"^0\d+$").any():
+        return column.replace("", None)  # codes, whose leading zeros are part of them
     for kind in (pl.Int64, pl.Float64):
         if (parsed := as_numbers(column, kind, decimal_comma)).dtype == kind:
             return parsed
