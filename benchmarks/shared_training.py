@@ -2,10 +2,10 @@
 
     python benchmarks/shared_training.py --data-dir data/mnist
 
-Forward, T-Revision, Dual T, DMI and cross-entropy with pair:0.45 and seed 1, preset ``fast``, where T-Revision and Dual T
-begin with plain training of full length and revision takes a third of it, as in the preset of CIFAR-10. Every method is
-run alone, then all of them as a grid; the weights they end with must be equal. CPU seconds of the process are compared,
-because other processes do not change them.
+Forward, T-Revision, Dual T, DMI and cross-entropy with pair:0.45 and seed 1, preset ``fast``, where T-Revision and Dual
+T begin with plain training of full length and revision takes a third of it, as in the preset of CIFAR-10. Every method
+is run alone, then all of them as a grid; the weights they end with must be equal. CPU seconds of the process are
+compared, because they depend less on other processes than the time that passes.
 """
 
 from __future__ import annotations
