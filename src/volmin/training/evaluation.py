@@ -19,12 +19,13 @@ Record = dict[str, Any]
 
 
 @torch.inference_mode()
-def noisy_scores(method: Method, batches: Iterable[Batch]) -> dict[str, float]:
-    """Mean cross-entropy of ``T h`` on noisy labels, without the volume term, and its accuracy."""
+def noisy_scores(method: Method, batches: Iterable[Batch], *, plain: bool = False) -> dict[str, float]:
+    """Mean cross-entropy of ``T h`` on noisy labels, without the volume term, and its accuracy; of h if ``plain``."""
     method.eval()
+    posteriors = method.clean_log_probs if plain else method.noisy_log_probs
     loss, hits, count = torch.zeros(()), torch.zeros(()), 0
     for batch in batches:
-        log_probs = method.noisy_log_probs(batch.x)
+        log_probs = posteriors(batch.x)
         loss = loss - log_probs.gather(1, batch.y[:, None]).sum()
         hits = hits + (log_probs.argmax(1) == batch.y).sum()
         count += len(batch.y)
