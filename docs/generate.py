@@ -6,8 +6,10 @@ import inspect
 import io
 import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -141,17 +143,28 @@ def _recipe() -> str:
 
 
 def _tables() -> str:
+    """All recorded tables of each study: those with the most numbers first, data sets without a complete row folded."""
     records = read_records(RESULTS)
     parts = []
     for study in tables.studies_of(records):
-        for preset, epochs in tables.settings(study, records):
-            table = tables.build_table(study, records, preset, epochs)
-            parts.append(f"## {study.title}\n\n{render.caption(table)}.\n")
-            parts += [render.markdown(table, dataset) for dataset in table.filled_datasets]
-            if panels := tables.curves(study, records, preset, epochs):
-                figure = svg(curve_panels(panels, study.metric))
-                parts.append(f'<div class="figure">{"".join(figure.splitlines())}</div>\n')
+        parts.append(f"## {study.title}\n")
+        built = {setting: tables.build_table(study, records, *setting) for setting in tables.settings(study, records)}
+        for setting in sorted(built, key=lambda setting: -built[setting].count()):
+            table, panels = built[setting], tables.curves(study, records, *setting)
+            names = sorted(table.filled_datasets, key=lambda name: -table.count(name))
+            shown = [name for name in names if table.has_complete_row(name)]
+            figure = "".join(svg(curve_panels(panels, study.metric)).splitlines()) if panels else ""
+            drawn = f'<div class="figure">{figure}</div>\n'
+            if shown:
+                parts += [_tables_of(table, shown), drawn]
+            if folded := [name for name in names if name not in shown]:
+                text = _tables_of(table, folded) + ("" if shown else f"\n{drawn}")
+                parts.append(f'??? note "{", ".join(folded)}, {table.setting}: single cells"\n\n{indent(text, "    ")}')
     return "\n".join(parts)
+
+
+def _tables_of(table: tables.ResultTable, names: Sequence[str]) -> str:
+    return "\n".join([f"{render.caption(table)}.\n", *(render.markdown(table, name, only_run=True) for name in names)])
 
 
 def _overview() -> str:

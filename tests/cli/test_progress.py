@@ -48,14 +48,16 @@ def test_grid_progress_shows_epochs_and_the_time_left(monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", Clock(40.0))
     shown = io.StringIO()
     run = spec.resolve("digits", "pair:0.35", "cross_entropy", epochs=10)
-    with GridProgress(Console(file=shown)) as report:
+    other = spec.resolve("digits", "pair:0.35", "cross_entropy", epochs=10, seed=2)
+    with GridProgress(2, Console(file=shown)) as report:
         for done in (0, 2, 10):
             state = "done" if done == 10 else "broken"
-            report.update([RunStatus(run, state, done, 10, None, None), RunStatus(run, "missing", 0, 10, None, None)])
+            first = RunStatus(run, state, done, 10, seconds=8.0 * done, shared_epochs=done, error=None)
+            report.update([first, RunStatus(other, "missing", 0, 10, seconds=0.0, shared_epochs=0, error=None)])
         report.message("a run", "\x1b[31m[red]")
     assert shown.getvalue().splitlines() == [
-        "0 of 2 runs  epoch 2 of 20  6 min 00 s left",
-        "1 of 2 runs  epoch 10 of 20  1 min 20 s left",
+        "0 of 2 runs  epoch 2 of 20  1 min 12 s left",
+        "1 of 2 runs  epoch 10 of 20  40 s left",
         r"a run: \x1b[31m[red]",
     ]
 

@@ -16,7 +16,8 @@ from volmin import methods
 from volmin.exceptions import BusyError, LostWorkersError, TrainingDivergedError
 from volmin.experiments import grid, run, spec
 from volmin.experiments.folder import read_result
-from volmin.experiments.status import _planned_epochs, planned_epochs, read_status, seconds_left
+from volmin.experiments.plan import _plan, plan
+from volmin.experiments.status import read_status, seconds_left
 from volmin.io.locks import only_process
 
 CELLS = [("volminnet", 1), ("cross_entropy", 1), ("volminnet", 2)]
@@ -85,7 +86,7 @@ def test_observing_the_runs_does_not_change_them(one_by_one, tmp_path, monkeypat
     threads, get = set(), methods.get
     monkeypatch.setattr(grid, "_POLL_SECONDS", 1e-3)
     monkeypatch.setattr(methods, "get", lambda name: threads.add(threading.current_thread()) or get(name))
-    _planned_epochs.cache_clear()
+    _plan.cache_clear()
     grid.run_grid(specs(), tmp_path, jobs=1, observer=RecordingObserver())
     assert threads == {threading.main_thread()}
     assert results(tmp_path) == results(one_by_one)
@@ -108,7 +109,7 @@ def test_environment_is_restored(tmp_path, monkeypatch, value):
     else:
         monkeypatch.setenv("OMP_NUM_THREADS", value)
     inside = []
-    monkeypatch.setattr(grid, "run", lambda *_: inside.append(os.environ["OMP_NUM_THREADS"]) or 1 / 0)
+    monkeypatch.setattr(grid, "run", lambda *_, **__: inside.append(os.environ["OMP_NUM_THREADS"]) or 1 / 0)
     grid.run_grid(specs()[:1], tmp_path, jobs=1)
     assert inside == ["1"]
     assert os.environ.get("OMP_NUM_THREADS") == value
@@ -196,10 +197,10 @@ def test_cluster_replaces_a_killed_worker(tmp_path, backend):
 def test_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path, monkeypatch):
     bad, good, _ = specs(2)
 
-    def run_or_fail(experiment, out):
+    def run_or_fail(experiment, out, share):
         if experiment.spec == bad:
             raise TrainingDivergedError("The loss is not finite in epoch 1.")
-        return run.run(experiment, out)
+        return run.run(experiment, out, share=share)
 
     with monkeypatch.context() as patch:
         patch.setattr(grid, "run", run_or_fail)
@@ -211,7 +212,7 @@ def test_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path, monkeypa
 
 
 def test_defect_in_a_run_is_recorded_with_its_traceback(tmp_path, monkeypatch):
-    monkeypatch.setattr(grid, "run", lambda *_: [][1])
+    monkeypatch.setattr(grid, "run", lambda *_, **__: [][1])
     (status,) = grid.run_grid(specs(2)[:1], tmp_path, jobs=1)
     folder = status.spec.folder(tmp_path)
     assert status.remark.startswith("IndexError: list index out of range (a defect of volmin: please report it with")
@@ -244,7 +245,7 @@ def test_status_and_time_left_are_read_from_the_folders(tmp_path, digits):
     statuses = [read_status(each, tmp_path) for each in (done, broken, missing)]
     assert [status.state for status in statuses] == ["done", "broken", "missing"]
     assert [status.epochs_done for status in statuses] == [3, 1, 0]
-    volminnet, cross_entropy = (status.seconds_per_epoch or 0.0 for status in statuses[:2])
+    volminnet, cross_entropy = (status.seconds / status.epochs_done for status in statuses[:2])
     # Two epochs of cross-entropy and three of VolMinNet are left.
     assert seconds_left(statuses, 1) == pytest.approx(2 * cross_entropy + 3 * volminnet)
     assert seconds_left(statuses, 2) == pytest.approx((2 * cross_entropy + 3 * volminnet) / 2)
@@ -254,7 +255,7 @@ def test_status_and_time_left_are_read_from_the_folders(tmp_path, digits):
 @pytest.mark.parametrize("method", ["t_revision", "co_teaching", "dmi", "ptd", "volminnet"])
 def test_number_of_epochs_does_not_need_the_data(method, digits):
     each = spec.resolve("digits", "pair:0.35", method, epochs=6)
-    assert planned_epochs(each) == run.set_up(each, dataset=digits).epochs
+    assert plan(each).epochs == run.set_up(each, dataset=digits).epochs
 
 
 def test_folder_of_another_process_is_not_touched(tmp_path, digits):

@@ -114,6 +114,22 @@ def test_markdown_marks_missing_runs(table):
     assert found.strip() == "**98.50 ± 0.71** (2)<br><small>99.00 ± 0.07, −0.50</small>"
 
 
+def test_markdown_lists_methods_without_a_run_below_the_table():
+    only = tables.build_table(STUDY, RECORDS[:1])
+    assert "No run" not in render.markdown(only, "mnist")
+    lines = render.markdown(only, "mnist", only_run=True).splitlines()
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("|")] == ["mnist", "---", "VolMinNet"]
+    assert lines[-1] == "No run yet: Forward."
+
+
+def test_complete_row_has_a_run_for_every_noise(table):
+    assert table.has_complete_row("mnist")  # Forward
+    assert table.count() == table.count("mnist") == 3
+    assert table.count("cifar10") == 0
+    assert not tables.build_table(STUDY, RECORDS[:2]).has_complete_row("mnist")
+    assert not tables.build_table(STUDY, RECORDS).has_complete_row("cifar10")
+
+
 def test_latex_has_a_line_of_our_numbers_and_one_of_the_papers(table):
     lines = render.latex(table, "mnist").splitlines()
     assert r"VolMinNet & ours & -- & $\mathbf{98.50 \pm 0.71}$ \\" in lines

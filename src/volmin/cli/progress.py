@@ -86,30 +86,32 @@ class GridProgress(_Shown):
     """Shows the progress of a grid: the epochs done in all runs, the time left, and a line for each run that ends.
 
     Args:
+        jobs: Number of runs at the same time.
         console: Console to print on; standard error by default.
         interval: Least number of seconds between two plain lines.
     """
 
-    def __init__(self, console: Console | None = None, interval: float = 30) -> None:
-        self.interval = interval
+    def __init__(self, jobs: int = 1, console: Console | None = None, interval: float = 30) -> None:
+        self.jobs, self.interval = jobs, interval
         self.console = console or Console(stderr=True, highlight=False)
-        self.before: int | None = None
-        self.started = self.last_line = 0.0
+        self.last_line: float | None = None
 
     def update(self, statuses: Sequence[RunStatus]) -> None:
         """Show the status of the runs."""
+        from volmin.experiments.status import seconds_left
+
         done, epochs = (sum(getattr(status, key) for status in statuses) for key in ("epochs_done", "epochs"))
+        seconds = seconds_left([status for status in statuses if status.error is None], self.jobs)
+        left = "" if seconds is None else f"  {duration(seconds)} left"
         state = f"{sum(not status.is_open for status in statuses)} of {len(statuses)} runs"
         now = time.monotonic()
-        if self.before is None:
-            self.before, self.started, self.last_line = done, now, now
         if self.console.is_terminal:
-            self.bar = self.bar or _bar(self.console, "epochs", epochs)
-            self.bar.update(self.bar.task_ids[0], completed=done, state=state)
+            self.bar = self.bar or _bar(self.console, "epochs", epochs, extrapolated=False)
+            self.bar.update(self.bar.task_ids[0], completed=done, state=f"{state}{left}")
+        elif self.last_line is None:
+            self.last_line = now
         elif now - self.last_line >= self.interval:
             self.last_line = now
-            here = done - self.before
-            left = f"  {duration((epochs - done) * (now - self.started) / here)} left" if here > 0 else ""
             self.console.print(f"{state}  epoch {done:,} of {epochs:,}{left}", soft_wrap=True)
 
     def message(self, title: str, text: str) -> None:
@@ -161,16 +163,23 @@ class TaskProgress(_Shown):
         self.title = None
 
 
-def _bar(console: Console, title: str, total: int) -> Progress:
-    """A bar on a terminal that is shown at once and disappears when it is stopped."""
+def _bar(console: Console, title: str, total: int, extrapolated: bool = True) -> Progress:
+    """A bar on a terminal that is shown at once and disappears when it is stopped.
+
+    Args:
+        console: Console to print on.
+        title: Description of the task.
+        total: Number of its steps.
+        extrapolated: Whether to show the time left as if all steps took equally long.
+    """
+    remaining = [TextColumn("left"), TimeRemainingColumn(compact=True)] if extrapolated else []
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
+        *remaining,
         TextColumn("{task.fields[state]}"),
         console=console,
         transient=True,

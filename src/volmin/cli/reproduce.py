@@ -82,7 +82,7 @@ def reproduce(
     from volmin.cli.progress import GridProgress, TaskProgress
     from volmin.experiments.grid import run_grid
 
-    with TaskProgress() as preparing, GridProgress() as progress:
+    with TaskProgress() as preparing, GridProgress(jobs) as progress:
         statuses = run_grid(
             specs,
             out,
@@ -149,7 +149,7 @@ def _show_plan(statuses: Sequence[RunStatus], jobs: int) -> None:
     from rich.markup import escape
 
     from volmin.cli.terminal import console, plain_table
-    from volmin.experiments.status import seconds_left
+    from volmin.experiments.status import epochs_saved, seconds_left
     from volmin.formatting import duration, terminal_safe
 
     table = plain_table("method", "data set", "noise", "seed", "state", "")
@@ -162,6 +162,9 @@ def _show_plan(statuses: Sequence[RunStatus], jobs: int) -> None:
     shown.print(table)
     counts = Counter(status.state for status in statuses)
     shown.print(", ".join(f"{counts[state]} {state}" for state in colours) + f"; {len(statuses)} runs in all.")
+    if saved := epochs_saved(statuses):
+        left = sum(status.epochs - status.epochs_done for status in statuses)
+        shown.print(f"Shared plain training saves {saved:,} of the {left:,} epochs that are left.")
     if counts["done"] < len(statuses):
         left = seconds_left(statuses, jobs)
         guess = "unknown until a first epoch has been recorded" if left is None else f"about {duration(left)}"

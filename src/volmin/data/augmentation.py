@@ -13,6 +13,11 @@ from torch import Tensor
 class Augmentation(Protocol):
     """Random changes of images. All choices of an epoch are drawn at once, so they do not depend on the devices."""
 
+    @property
+    def scale(self) -> float:
+        """Side of the changed images relative to that of the given ones."""
+        ...
+
     def at(self, epoch: int, done: float) -> Augmentation:
         """The augmentation of one epoch.
 
@@ -36,6 +41,10 @@ class CropFlip:
     """Pad images with zeros, crop them to their size at a random place, and mirror half of them."""
 
     padding: int = 4
+
+    @property
+    def scale(self) -> float:
+        return 1.0
 
     def at(self, epoch: int, done: float) -> CropFlip:
         return self
@@ -72,6 +81,10 @@ class ProgressiveCropFlip(CropFlip):
     epoch: int = 0
     done: float = 1.0
 
+    @property
+    def scale(self) -> float:
+        return self.scales[min(int(self.done * len(self.scales)), len(self.scales) - 1)]
+
     def at(self, epoch: int, done: float) -> ProgressiveCropFlip:
         return replace(self, epoch=epoch, done=done)
 
@@ -83,8 +96,7 @@ class ProgressiveCropFlip(CropFlip):
 
     def __call__(self, x: Tensor, choices: Tensor) -> Tensor:
         cropped = super().__call__(x, choices)
-        stage = min(int(self.done * len(self.scales)), len(self.scales) - 1)
-        sides = [round(side * self.scales[stage]) for side in x.shape[2:]]
+        sides = [round(side * self.scale) for side in x.shape[2:]]
         if sides == list(x.shape[2:]):
             return cropped
         return F.interpolate(cropped, sides, mode="bilinear", antialias=True)
@@ -93,6 +105,10 @@ class ProgressiveCropFlip(CropFlip):
 @dataclass(frozen=True)
 class InnerCropFlip:
     """Crop images to 7/8 of their sides at a random place (256 to 224), and mirror half of them."""
+
+    @property
+    def scale(self) -> float:
+        return 7 / 8
 
     def at(self, epoch: int, done: float) -> InnerCropFlip:
         return self

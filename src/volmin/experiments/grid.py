@@ -2,7 +2,8 @@
 
 A run is a function of its spec, takes one thread, and writes its own folder, so results do not depend on the number of
 workers or on where they are. Finished runs are not repeated; interrupted ones resume from their last epoch; a failing
-one is recorded with its error and does not stop the others; one that another process is working on is waited for.
+one is recorded with its error and does not stop the others; one that another process is working on is waited for. Plain
+training that several runs begin with is done once.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _run_one(spec: RunSpec, out: Path, data_dir: Path | None) -> None:
     folder = spec.folder(out)
     try:
         with _silent_warnings():
-            run(set_up(spec, data_dir, dataset=_dataset(spec.dataset, data_dir, spec.accelerated)), out)
+            run(set_up(spec, data_dir, dataset=_dataset(spec.dataset, data_dir, spec.accelerated)), out, share=True)
         (folder / "error.json").unlink(missing_ok=True)
     except BusyError:
         # Another process is working on it and will finish it, or leave it to be resumed.

@@ -78,12 +78,22 @@ def _text(study: Study, cell: Cell) -> CellText:
     return CellText(_ours(study, cell), len(cell.values), paper, _difference(study, cell), cell.best)
 
 
-def markdown(table: ResultTable, dataset: str) -> str:
-    """A Markdown table: our number, with the number of seeds in brackets, and the paper's below."""
-    noises = columns(table, dataset)
+def markdown(table: ResultTable, dataset: str, *, only_run: bool = False) -> str:
+    """A Markdown table: our number, with the number of seeds in brackets, and the paper's below.
+
+    Args:
+        table: Table with all data sets.
+        dataset: Data set to show.
+        only_run: Whether to list methods without any run below the table instead of showing their published numbers.
+    """
+    noises, rows = columns(table, dataset), texts(table, dataset)
     lines = [f"| {dataset} | {' | '.join(noises)} |", f"|---|{'---|' * len(noises)}"]
-    for label, cells in texts(table, dataset).items():
-        lines.append(f"| {label} | {' | '.join(map(_in_markdown, cells))} |")
+    missing = [label for label, cells in rows.items() if only_run and not any(cell.ours for cell in cells)]
+    for label, cells in rows.items():
+        if label not in missing:
+            lines.append(f"| {label} | {' | '.join(map(_in_markdown, cells))} |")
+    if missing:
+        lines += ["", f"No run yet: {', '.join(missing)}."]
     if any(cell.warned for cell in table.cells if cell.dataset == dataset):
         lines += ["", f"{WARNED} {_FOOTNOTE}."]
     return "\n".join(lines) + "\n"

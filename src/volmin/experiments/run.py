@@ -30,7 +30,7 @@ from volmin.data import (
 )
 from volmin.data.loaders import Loader
 from volmin.exceptions import DataError
-from volmin.experiments import acceleration, provenance
+from volmin.experiments import acceleration, first_phase, provenance
 from volmin.experiments.folder import CHECKPOINT, MetricsFile, WarningsFile, read_result, write_result
 from volmin.experiments.source import load_named
 from volmin.experiments.spec import RunSpec
@@ -141,6 +141,7 @@ def run(
     *,
     fabric: OneDevice | Fabric | None = None,
     on_epoch: Callable[[list[Record]], None] | None = None,
+    share: bool = False,
 ) -> dict[str, Any]:
     """Train, and write the run's folder below ``out``.
 
@@ -149,6 +150,7 @@ def run(
         out: Folder of the run folders.
         fabric: Device or devices, launched; by default one device.
         on_epoch: Callback that gets the history after every epoch.
+        share: Whether to share plain training at the beginning with other runs below ``out``: see ``first_phase``.
 
     Returns:
         The content of ``result.json``.
@@ -167,7 +169,7 @@ def run(
             if on_epoch is not None:
                 on_epoch(history)
 
-    test = experiment.test.to(fabric.device)
+    test, method, T = experiment.test.to(fabric.device), experiment.method, experiment.T
     with only_process(folder) if fabric.is_global_zero else nullcontext(), thread_limit(spec.threads):
         if fabric.world_size == 1 and (result := read_result(folder)) is not None:
             return result  # another process has finished it in the meantime
@@ -175,22 +177,33 @@ def run(
             write_json(folder / "spec.json", spec.as_json())
         kept = WarningsFile(folder)
         add = kept.add if fabric.is_global_zero else None
-        with _recorded_warnings(add), acceleration.thread_share(experiment.method, spec.accelerated):
+        with _recorded_warnings(add), acceleration.thread_share(method, spec.accelerated):
+            if share and fabric.world_size == 1:
+                first_phase.begin(
+                    spec,
+                    method,
+                    experiment.train,
+                    experiment.validation,
+                    out,
+                    measure=lambda plain: _test_figures(plain, test, T),
+                    initial=_transition_figures(method, T),
+                    on_epoch=after_epoch,
+                )
             history = fit(
-                experiment.method,
+                method,
                 experiment.train,
                 experiment.validation,
                 spec.recipe,
                 folder / CHECKPOINT,
                 seed=spec.seed,
                 fabric=fabric,
-                measure=lambda: _test_figures(experiment.method, test, experiment.T),
+                measure=lambda: _test_figures(method, test, T),
                 on_epoch=after_epoch,
             )
         result = _result(experiment, history) | {"warnings": kept.texts, "versions": versions}
         if fabric.is_global_zero:
             metrics.update(history)
-            write_result(folder, experiment.method, experiment.dataset.encoding(), result)
+            write_result(folder, method, experiment.dataset.encoding(), result)
     return result
 
 
@@ -214,13 +227,15 @@ def _test_figures(method: Method, test: Loader, T: Array | None) -> dict[str, fl
     with torch.inference_mode():
         # Labels are taken from the batches, which leave out images that cannot be read.
         hits = torch.cat([(method(batch.x).softmax(1).argmax(1) == batch.y).cpu() for batch in test])
-    figures = {"accuracy": hits.double().mean().item()}
-    with torch.no_grad():
-        if (estimate := method.transition()) is not None:
-            if T is not None:
-                figures["transition_error"] = transition_error(T, estimate)
-            figures["log_volume"] = log_volume(estimate).item()
-    return figures
+    return {"accuracy": hits.double().mean().item(), **_transition_figures(method, T)}
+
+
+@torch.no_grad()
+def _transition_figures(method: Method, T: Array | None) -> dict[str, float]:
+    if (estimate := method.transition()) is None:
+        return {}
+    error = {} if T is None else {"transition_error": transition_error(T, estimate)}
+    return error | {"log_volume": log_volume(estimate).item()}
 
 
 def mean_of_last(accuracies: Sequence[float]) -> float:

@@ -1,22 +1,21 @@
-"""How far runs have got, read from their folders, and how long the rest will take."""
+"""How far runs have got, read from their folders, and how long the rest will take.
+
+The time left is the work of the epochs that are left (``plan.Plan.work``) at the recorded speed. Plain training that
+several runs share counts once.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
-import torch
-
-from volmin import methods, networks
+from volmin.experiments.first_phase import folder_of
 from volmin.experiments.folder import read_metrics, read_result
+from volmin.experiments.plan import plan, shared_training
 from volmin.experiments.spec import RunSpec
 from volmin.io.atomic import read_json
-from volmin.training import Recipe
 
 State = Literal["done", "broken", "missing"]
 
@@ -29,7 +28,10 @@ class RunStatus:
     state: State
     epochs_done: int
     epochs: int
-    seconds_per_epoch: float | None
+    seconds: float
+    """Time of the epochs that are done."""
+    shared_epochs: int
+    """Number of epochs of the plain training that the run begins with which are stored below the folder of runs."""
     error: str | None
 
     @property
@@ -48,13 +50,14 @@ def read_status(spec: RunSpec, out: Path) -> RunStatus:
     """The status of a run, from its folder below ``out``."""
     folder = spec.folder(out)
     history = read_metrics(folder)
-    epochs = planned_epochs(spec)
-    each = fmean(record["seconds"] for record in history) if history else None
+    epochs, seconds = plan(spec).epochs, sum(record["seconds"] for record in history)
+    shared = folder_of(spec, out)
+    shared_epochs = 0 if shared is None else len(read_metrics(shared))
     if read_result(folder) is not None:
-        return RunStatus(spec, "done", epochs, epochs, each, None)
+        return RunStatus(spec, "done", epochs, epochs, seconds, shared_epochs, None)
     error = _read_error(folder)
     state = "broken" if error or (folder / "spec.json").exists() else "missing"
-    return RunStatus(spec, state, len(history), epochs, each, error)
+    return RunStatus(spec, state, len(history), epochs, seconds, shared_epochs, error)
 
 
 def _read_error(folder: Path) -> str | None:
@@ -66,38 +69,42 @@ def _read_error(folder: Path) -> str | None:
     return f"{content.get('error')}: {content.get('message')}{defect}"
 
 
-def planned_epochs(spec: RunSpec) -> int:
-    """The number of epochs of all phases of a run; it does not depend on the network and the data."""
-    return _planned_epochs(spec.method, spec.recipe, json.dumps(dict(spec.options), sort_keys=True))
-
-
-@cache
-def _planned_epochs(method: str, recipe: Recipe, options: str) -> int:
-    # Cached, because the thread that shows progress calls this repeatedly, and building a network draws from the
-    # global generator of a run that may be training in this process.
-    with torch.random.fork_rng():
-        learner = methods.get(method)(networks.mlp(2, 10), 10, **json.loads(options))
-    return sum(phase.epochs for phase in learner.phases(recipe))
-
-
 def seconds_left(statuses: Sequence[RunStatus], jobs: int) -> float | None:
     """The time that unfinished runs will take, from the epochs recorded so far on the same data and network.
 
     Epochs of the same method count if there are any, else those of all methods. None if there are none at all.
     """
-    known: dict[tuple[str, ...], list[float]] = {}
+    seconds: dict[tuple[str, ...], float] = {}
+    work: dict[tuple[str, ...], float] = {}
     for status in statuses:
-        if status.seconds_per_epoch is not None:
+        if status.epochs_done:
             for key in _comparable(status.spec):
-                known.setdefault(key, []).append(status.seconds_per_epoch)
+                seconds[key] = seconds.get(key, 0.0) + status.seconds
+                work[key] = work.get(key, 0.0) + sum(plan(status.spec).work[: status.epochs_done])
     total = 0.0
-    for status in statuses:
-        if status.state != "done":
-            found = next((known[key] for key in _comparable(status.spec) if key in known), None)
-            if found is None:
-                return None
-            total += (status.epochs - status.epochs_done) * fmean(found)
+    for status, first in _first_epochs(statuses):
+        known = next((key for key in _comparable(status.spec) if key in work), None)
+        if known is None:
+            return None
+        total += sum(plan(status.spec).work[first:]) * seconds[known] / work[known]
     return total / jobs
+
+
+def epochs_saved(statuses: Sequence[RunStatus]) -> int:
+    """The number of epochs that unfinished runs do not repeat, because other runs begin with the same training."""
+    return sum(first - status.epochs_done for status, first in _first_epochs(statuses))
+
+
+def _first_epochs(statuses: Sequence[RunStatus]) -> Iterator[tuple[RunStatus, int]]:
+    """Each unfinished run with the number of epochs that precede the first one that it has to train itself."""
+    trained: set[str] = set()
+    for status in (status for status in statuses if status.state != "done"):
+        first, shared = status.epochs_done, shared_training(status.spec)
+        if shared is not None and first < (length := shared.recipe.epochs):
+            name = shared.folder(Path()).name
+            first = max(first, length if name in trained else status.shared_epochs)
+            trained.add(name)
+        yield status, first
 
 
 def _comparable(spec: RunSpec) -> tuple[tuple[str, ...], ...]:

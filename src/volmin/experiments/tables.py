@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
@@ -58,6 +59,17 @@ class ResultTable:
     def filled_datasets(self) -> list[str]:
         """Data sets with at least one run."""
         return [name for name in self.study.datasets if any(c.values for c in self.cells if c.dataset == name)]
+
+    def count(self, dataset: str | None = None) -> int:
+        """Number of cells with a run, of one data set or of all."""
+        return sum(bool(cell.values) for cell in self.cells if dataset in (None, cell.dataset))
+
+    def has_complete_row(self, dataset: str) -> bool:
+        """Whether a method has been run with all noises of a data set that have a number, ours or the paper's."""
+        known = [cell for cell in self.cells if cell.dataset == dataset and (cell.values or cell.paper)]
+        noises = {cell.noise for cell in known}
+        run = Counter(cell.label for cell in known if cell.values)
+        return any(count == len(noises) for count in run.values())
 
 
 def build_table(

@@ -50,6 +50,10 @@ class Method(nn.Module):
         """The estimate of T, (C, C); given x, it may be (B, C, C). None if the method has none."""
         return None
 
+    def transitions(self) -> Tensor | None:
+        """The T of each annotator, (M, R, C), for a method that learns from several. None if the method has none."""
+        return None
+
     def phases(self, recipe: Recipe) -> list[Phase]:
         """Descriptions of the phases of training. Calling this builds nothing."""
         raise NotImplementedError
@@ -64,9 +68,16 @@ class Method(nn.Module):
         """The default recipe with the settings of the method's authors."""
         return Recipe(**self.author_settings(lengths=True))
 
+    def clean_log_probs(self, x: Tensor) -> Tensor:
+        """(B, C) log posteriors of the clean label, ``log h``."""
+        return F.log_softmax(self(x), dim=1)
+
     def noisy_log_probs(self, x: Tensor) -> Tensor:
-        """(B, C) log posteriors of the noisy label, ``log T h``, by which noisy validation data scores an epoch."""
-        log_clean = F.log_softmax(self(x), dim=1)
+        """(B, C) log posteriors of the noisy label, ``log T h``, by which noisy validation data scores an epoch.
+
+        A method with a T for each of M annotators gives (B, M, C).
+        """
+        log_clean = self.clean_log_probs(x)
         T = self.transition(x)
         if T is None:
             return log_clean
@@ -91,10 +102,13 @@ class Method(nn.Module):
 
         return Phase(name, recipe.epochs, loss, optimizers, recipe.learning_rate_schedule(), prepare)
 
+    def plain_phase(self, name: str, recipe: Recipe, selection: Selection | None = None) -> Phase:
+        """Plain training of ``self.net`` by cross-entropy on the noisy labels."""
+        return replace(self.network_phase(name, recipe, self.cross_entropy), selection=selection, plain=recipe)
+
     def warm_up_phase(self, recipe: Recipe, share: float, selection: Selection | None = None) -> Phase:
         """Plain training for a share of the recipe's epochs."""
-        shortened = replace(recipe, epochs=epochs_of(share, recipe))
-        return replace(self.network_phase("warm-up", shortened, self.cross_entropy), selection=selection)
+        return self.plain_phase("warm-up", replace(recipe, epochs=epochs_of(share, recipe)), selection)
 
     def estimate_from_posteriors(self, batches: Iterable[Batch], estimator: estimation.EstimatorName) -> Tensor:
         """(C, C) T, estimated from the network's posteriors of the training inputs and their noisy labels."""

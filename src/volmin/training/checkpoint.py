@@ -17,9 +17,9 @@ from torch.optim import Optimizer
 from volmin.exceptions import DamagedFileError, InputError
 from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes
 from volmin.training.devices import OneDevice
-from volmin.training.evaluation import Record
+from volmin.training.evaluation import Record, score
 from volmin.training.phase import Phase
-from volmin.training.recipe import Recipe
+from volmin.training.recipe import Recipe, Selection
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -31,20 +31,23 @@ class Progress:
 
     phase: int = 0
     epoch: int = 0
-    best_score: float = math.inf
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    best_scores: dict[Selection, float] = field(default_factory=dict)
+    best_weights: dict[Selection, dict[str, Tensor]] = field(default_factory=dict)
+    """The weights of the best epoch of the phase so far, by each rule that may select it."""
     history: list[Record] = field(default_factory=list)
 
-    def record(self, record: Record, score: float, weights: Mapping[str, Tensor]) -> None:
-        """Append an epoch, and keep its weights if it is the best of its phase so far."""
+    def record(self, record: Record, rules: Sequence[Selection], weights: Mapping[str, Tensor]) -> None:
+        """Append an epoch, and keep its weights for the rules by which it is the best of its phase so far."""
         self.history.append(record)
         self.epoch += 1
-        if score < self.best_score:
-            self.best_score = score
-            self.best_weights = {name: value.detach().clone() for name, value in weights.items()}
+        kept: dict[str, Tensor] = {}  # one copy, whatever the number of rules
+        for rule in rules:
+            if (found := score(record, rule)) < self.best_scores.get(rule, math.inf):
+                kept = kept or {name: value.detach().clone() for name, value in weights.items()}
+                self.best_scores[rule], self.best_weights[rule] = found, kept
 
     def next_phase(self) -> None:
-        self.phase, self.epoch, self.best_score, self.best_weights = self.phase + 1, 0, math.inf, {}
+        self.phase, self.epoch, self.best_scores, self.best_weights = self.phase + 1, 0, {}, {}
 
 
 def identity(
@@ -82,24 +85,38 @@ def load(
     path: Path, expected: Mapping[str, Any], method: nn.Module, device: torch.device
 ) -> tuple[Progress, list[dict[str, Any]]]:
     """Restore the weights of ``method``; returns the progress and the states of the current phase's optimisers."""
-    try:
-        state = torch.load(io.BytesIO(read_sealed_bytes(path)), map_location=device, weights_only=True)
-        found, weights = json.loads(state["identity"]), state["weights"]
-        progress, optimizers = Progress(**state["progress"]), state["optimizers"]
-    except Exception as error:  # a damaged pickle can raise anything
-        raise _damaged(path, error) from error
+    found, weights, progress, optimizers = _read(path, device)
     if found != expected:
         differing = ", ".join(
             f"{key}: {found.get(key)} there, {value} here" for key, value in expected.items() if found.get(key) != value
         )
         raise InputError(f"The checkpoint {path} belongs to another run ({differing}): delete it or name another file.")
     try:
-        if progress.best_weights:
-            method.load_state_dict(progress.best_weights)  # detects damage now instead of after the last epoch
+        for best in progress.best_weights.values():
+            method.load_state_dict(best)  # detects damage now instead of after the last epoch
         method.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise _damaged(path, error) from error
     return progress, optimizers
+
+
+def load_plain(path: Path, method: nn.Module, rule: Selection) -> list[Record]:
+    """Give ``method`` the network that a rule selects in a completed plain training; returns its history."""
+    _, _, progress, _ = _read(path, next(method.parameters()).device)
+    try:
+        method.load_state_dict(method.state_dict() | progress.best_weights[rule])
+    except (RuntimeError, TypeError, AttributeError, KeyError) as error:
+        raise _damaged(path, error) from error
+    return progress.history
+
+
+def _read(path: Path, device: torch.device) -> tuple[dict[str, Any], dict[str, Tensor], Progress, list[dict[str, Any]]]:
+    """Identity, weights, progress and states of the optimisers in a checkpoint."""
+    try:
+        state = torch.load(io.BytesIO(read_sealed_bytes(path)), map_location=device, weights_only=True)
+        return json.loads(state["identity"]), state["weights"], Progress(**state["progress"]), state["optimizers"]
+    except Exception as error:  # a damaged pickle can raise anything
+        raise _damaged(path, error) from error
 
 
 def restore_optimizers(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]], path: Path | None) -> None:

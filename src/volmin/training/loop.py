@@ -2,7 +2,7 @@
 
 - A phase trains exactly the parameters that its optimisers own; everything else is frozen.
 - Each phase ends with the weights of the epoch that did best on the *noisy* validation data (scored with ``T h``,
-  without the volume term). Clean data never selects.
+  without the volume term; with h in plain training). Clean data never selects.
 - The randomness of an epoch is a function of (seed, phase, epoch, rank). No random state is stored, and a run that was
   killed resumes to the same bits. The caller's random state is left unchanged.
 - Several devices go through Lightning Fabric. Each rank sees its share of an epoch; ``prepare`` sees the whole training
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch.optim import Optimizer
@@ -31,9 +31,9 @@ from volmin.training.epoch import (
     train_epoch,
     train_only,
 )
-from volmin.training.evaluation import Record, noisy_scores, score
+from volmin.training.evaluation import Record, noisy_scores
 from volmin.training.phase import Phase, selection_rule
-from volmin.training.recipe import Recipe
+from volmin.training.recipe import Recipe, Selection
 from volmin.transition import warn_if_degenerate
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def fit(
             objective, *stepped = fabric.setup(Objective(method, phase.loss), *optimizers)
             checkpoints.restore_optimizers(optimizers, states, path)
             states, rule = [], selection_rule(phase, recipe, method.recipe_changes)
+            kept_rules = (rule,) if phase.plain is None else get_args(Selection)
             regular = has_regular_transition(method)
             while progress.epoch < phase.epochs:
                 start, epoch = time.perf_counter(), progress.epoch
@@ -110,13 +111,13 @@ def fit(
                 rates = _learning_rates(phase, optimizers, epoch, train.epoch_batches)
                 record["train_loss"] = train_epoch(objective, stepped, batches, epoch, rates, fabric)
                 if val is not None:
-                    record |= noisy_scores(method, val)
+                    record |= noisy_scores(method, val, plain=phase.plain is not None)
                 if measure is not None:
                     record |= measure()
                 record["seconds"] = time.perf_counter() - start
                 record = fabric.broadcast(record)
                 raise_if_diverged(record)
-                progress.record(record, score(record, rule), method.state_dict())
+                progress.record(record, kept_rules, method.state_dict())
                 # Before the checkpoint is saved: a run killed in between repeats the epoch, and with it the warning.
                 if regular and not (regular := has_regular_transition(method)):
                     warn_of_collapse(record)
@@ -125,7 +126,7 @@ def fit(
                 if on_epoch is not None:
                     on_epoch(progress.history)
             if progress.best_weights:
-                method.load_state_dict(progress.best_weights)
+                method.load_state_dict(progress.best_weights[rule])
             progress.next_phase()
     method.eval()
     if (T := method.transition()) is not None:

@@ -28,6 +28,9 @@ class Phase:
     """Called once before the phase, in evaluation mode and without gradients, with the whole training set in order."""
     selection: Selection | None = None
     """The phase's own rule; the recipe's by default."""
+    plain: Recipe | None = None
+    """The recipe, if the phase is plain training of ``method.net``. Then validation data scores h instead of T h, and
+    checkpoints keep the weights that every rule selects, so that methods with other rules can continue from them."""
 
 
 def selection_rule(phase: Phase, recipe: Recipe, changes: Mapping[str, Any]) -> Selection:
