@@ -1,3 +1,4 @@
+import os
 import warnings
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from volmin import cli, noise
 from volmin.data import load_dataset
 from volmin.data.splits import noisy_split
 
+os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # audits fit their models in this process, since the tests run in parallel
 torch.set_num_threads(1)  # small networks gain nothing from threads, and the tests run in parallel
 settings.register_profile("no_deadline", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("no_deadline")

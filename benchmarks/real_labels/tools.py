@@ -11,6 +11,7 @@ from benchmarks.real_labels.sets import LabelSet
 
 import volmin
 from volmin._typing import Array, Labels
+from volmin.auditing.text import states_expected_correct
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def volmin_audit(labels: Labels, num_classes: int, seed: int, **given: Any) -> F
     found = volmin.audit(labels, classes=np.arange(num_classes), random_state=seed, **given)
     flagged = found.issues()
     seconds = time.perf_counter() - start
-    expected = float(found.quality[flagged].mean()) if len(flagged) else None
+    stated = len(flagged) > 0 and states_expected_correct(found)
+    expected = float(found.quality[flagged].mean()) if stated else None
     assert found.suspicion is not None
     return Finding(-found.suspicion, flagged, found.noise_rate, found.transition, seconds, found.noise_range, expected)
 

@@ -12,8 +12,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import volmin
 from volmin import noise
+from volmin.auditing.check import update_transition
 from volmin.auditing.inference import with_noise_rates_of
-from volmin.auditing.result import update_transition
 from volmin.exceptions import ColumnWarning
 
 
@@ -231,7 +231,7 @@ def test_frame_converts_objects_to_text(exact, names, expected):
 
 
 def test_progress_is_reported_per_fold(capsys):
-    x, labels = blobs([60, 60])
+    x, labels = blobs([500, 500])
     calls = []
     volmin.audit(
         labels, features=x, model="logistic", folds=3, random_state=0, progress=lambda *call: calls.append(call)
@@ -250,7 +250,10 @@ def test_progress_is_reported_per_fold(capsys):
         ({"probs": np.full((10, 2), 0.5), "model": "forest"}, "has no effect with probs"),
         ({"features": np.zeros((9, 2))}, "9 rows, but there are 10 labels"),
         ({"probs": np.full((10, 3), 1 / 3)}, "3 columns, but there are 2 classes"),
-        ({"features": np.zeros((10, 2)), "model": "oracle"}, "Choose one of: network, logistic, forest, boosting"),
+        (
+            {"features": np.zeros((10, 2)), "model": "oracle"},
+            "Choose one of: auto, network, logistic, forest",
+        ),
         ({"features": np.zeros((10, 2)), "model": RidgeClassifier()}, "CalibratedClassifierCV"),
         ({"features": np.array([["x"] * 2] * 10)}, "give a table for text"),
         ({"features": np.zeros((10, 2)), "folds": 1}, "at least 2"),

@@ -4,7 +4,10 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from volmin.auditing.judges import assign_folds, cross_fit, first_copies, noisy_posteriors, resolve_model
+from volmin import noise
+from volmin.auditing.crossfit import HeldOut, assign_folds, cross_fit, first_copies
+from volmin.auditing.judges import judge, mixture_weights, resolve_models, stack
+from volmin.transition import transition_error
 
 
 def test_folds_are_stratified_and_keep_copies_together():
@@ -25,17 +28,6 @@ def test_copies_are_found_unless_most_rows_are_repeated():
     assert first_copies(np.zeros((6, 2), np.float32)).tolist() == list(range(6))
 
 
-def test_clean_posteriors_are_converted_to_noisy_ones():
-    class Clean:
-        classes_ = np.array([0, 2])
-        transition_matrix_ = np.array([[0.8, 0.1], [0.2, 0.9]])
-
-        def predict_proba(self, x):
-            return np.tile([1.0, 0.0], (len(x), 1))
-
-    assert noisy_posteriors(Clean(), np.zeros((2, 1)), 3).tolist() == [[0.8, 0, 0.2]] * 2
-
-
 def test_no_model_predicts_its_training_rows():
     seen = []
 
@@ -50,9 +42,9 @@ def test_no_model_predicts_its_training_rows():
 
     x = np.arange(40, dtype=np.float32)[:, None]
     model = make_pipeline(StandardScaler(with_mean=False, with_std=False), Watcher())
-    found = cross_fit(model, x, np.arange(40) % 2, 2, folds=4, random_state=0)
+    found = cross_fit({"watcher": model}, x, np.arange(40) % 2, 2, folds=4, random_state=0)["watcher"]
     assert seen == [set()] * 4
-    assert np.allclose(found.probs.sum(axis=1), 1)
+    assert np.allclose(found.probs.sum(axis=2), 1)
 
 
 @pytest.mark.parametrize(("side", "convolutional"), [(8, False), (20, True)])
@@ -61,8 +53,59 @@ def test_large_images_get_a_convolutional_network(side, convolutional):
     codes = np.arange(60) % 2
     x = generator.random((60, 1, side, side), dtype=np.float32)
     x[codes == 1, :, : side // 2] += 1
-    model = resolve_model(None, x)
+    model = resolve_models("network", x, 2)["network"]
     assert (model.network is not None) == convolutional
-    found = cross_fit(model.set_params(epochs=3), x, codes, 2, folds=2, random_state=0)
-    assert found.probs.shape == (60, 2)
+    found = cross_fit({"net": model.set_params(epochs=3)}, x, codes, 2, folds=2, random_state=0)["net"]
+    assert found.probs.shape == (1, 60, 2)
+    assert found.clean
     assert len(found.histories) == 2
+
+
+def test_mixture_weights_recover_a_known_mixture():
+    generator = np.random.default_rng(0)
+    models = generator.dirichlet(np.ones(4), size=(3, 20_000))
+    true = np.array([0.6, 0.0, 0.4])
+    mixed = np.einsum("k,knc->nc", true, models)
+    labels = (generator.random((20_000, 1)) < mixed.cumsum(axis=1)).argmax(axis=1)
+    likelihoods = models[:, np.arange(20_000), labels].T
+    assert np.allclose(mixture_weights(likelihoods), true, atol=0.03)
+
+
+def test_one_transition_for_all_folds_is_fitted_to_a_clean_posterior():
+    generator = np.random.default_rng(1)
+    T = noise.pair(3, 0.3)
+    h = generator.dirichlet([0.2] * 3, size=30_000)
+    labels = (generator.random((30_000, 1)) < (h @ T.T).cumsum(axis=1)).argmax(axis=1)
+    found = stack({"net": HeldOut(h[None], clean=True)}, labels)
+    estimate = np.linalg.lstsq(h, found.probs, rcond=None)[0].T
+    assert transition_error(T, estimate / estimate.sum(axis=0)) < 0.05
+
+
+def test_a_judge_of_noise_gets_no_weight_and_the_best_penalty_is_kept():
+    generator = np.random.default_rng(2)
+    labels = generator.integers(0, 3, 3000)
+    good = np.full((3000, 3), 0.1)
+    good[np.arange(3000), labels] = 0.8
+    flat = generator.dirichlet(np.ones(3), size=3000)
+    judged = stack(
+        {
+            "boosting": HeldOut(flat[None]),
+            "logistic, C = 1": HeldOut(good[None]),
+            "logistic, C = 0.1": HeldOut(flat[None]),
+        },
+        labels,
+    )
+    assert [(entry.name, entry.weight) for entry in judged.judges] == [("logistic, C = 1", 1.0)]
+    assert judged.judges[0].agreement == 1
+    assert judged.judges[0].log_likelihood > np.log(0.8)
+
+
+def test_cross_fitting_is_repeated_for_few_rows():
+    generator = np.random.default_rng(3)
+    labels = np.arange(90) % 3
+    x = (generator.normal(size=(90, 4)) + 3 * labels[:, None]).astype(np.float32)
+    models = {name: model for name, model in resolve_models("auto", x, 3).items() if name != "network"}
+    judged = judge(models, x, labels, 3, folds=3, random_state=0)
+    assert judged.repeated.shape == (3, 90, 3)
+    assert np.allclose(judged.repeated.mean(axis=0), judged.probs)
+    assert sum(entry.weight for entry in judged.judges) == pytest.approx(1)

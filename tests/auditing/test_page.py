@@ -119,3 +119,21 @@ def test_text_contrasts_with_the_background(page, scheme):
         ".map(colour => colour.match(/[0-9]+/g).map(Number))"
     )
     assert abs(sum(ink) - sum(paper)) > 400
+
+
+def test_random_sample_is_offered_and_named_in_the_decisions(page, named, tmp_path):
+    page.locator("#sample").select_option("random")
+    assert "of 100" in page.locator("#shown").text_content()
+    rows = [int(card.get_attribute("data-row")) for card in page.locator("article").all()]
+    page.locator(f'article[data-row="{rows[0]}"] input[value=right]').check()
+    page.locator(f'article[data-row="{rows[1]}"] input[value=wrong]').check()
+    page.locator("#sample").select_option("flagged")
+    flagged = next(row for row in named.issues() if row not in rows)
+    page.locator(f'article[data-row="{flagged}"] input[value=wrong]').check()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="download 3 decisions").click()
+    download.value.save_as(tmp_path / "decisions.csv")
+    corrected = volmin.apply_decisions(named.labels, tmp_path / "decisions.csv")
+    assert corrected.sample == "random"
+    assert [row for row, label in enumerate(corrected.known) if label is not None] == sorted(rows[:2])
+    assert corrected.labels[rows[1]] != named.labels[rows[1]]

@@ -41,7 +41,7 @@ def test_audit_and_correction_of_a_table(command, table, mislabelled, tmp_path):
         "flagged",
         "T is well identified",
         "known true label",
-        "Corrected by these rows",
+        "Of all labels,",
         "Next: open",
     ):
         assert words in shown

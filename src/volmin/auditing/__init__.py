@@ -1,8 +1,9 @@
 """Audits of labels: how many are wrong, which ones, and how certain that is."""
 
 from volmin.auditing.audit import Audit, audit
+from volmin.auditing.check import Check
 from volmin.auditing.decisions import Corrected, apply_decisions
-from volmin.auditing.judges import MODELS
-from volmin.auditing.result import Check
+from volmin.auditing.findings import Finding
+from volmin.auditing.judges import MODELS, Judge
 
-__all__ = ["MODELS", "Audit", "Check", "Corrected", "apply_decisions", "audit"]
+__all__ = ["MODELS", "Audit", "Check", "Corrected", "Finding", "Judge", "apply_decisions", "audit"]

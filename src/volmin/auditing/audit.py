@@ -21,9 +21,11 @@ from threadpoolctl import threadpool_limits
 
 from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
+from volmin.auditing.crossfit import first_copies
 from volmin.auditing.features import encode_features
-from volmin.auditing.inference import Inference, infer, warn_if_in_sample
-from volmin.auditing.judges import CrossFit, cross_fit, resolve_model
+from volmin.auditing.findings import Finding, find, in_sample
+from volmin.auditing.inference import Inference, infer, noise_rates
+from volmin.auditing.judges import given_judgement, judge, resolve_models
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import choose, validate_reading
@@ -88,7 +90,7 @@ def audit(
     *,
     features: Any = None,
     probs: Numbers | None = None,
-    model: Any = None,
+    model: Any = "auto",
     types: Mapping[str, str] | None = None,
     classes: Any = None,
     folds: int = 5,
@@ -107,7 +109,8 @@ def audit(
         probs: (N, C) out-of-sample posteriors of the *given* label from your own model, columns in the sorted order of
             the classes. Alternative to ``features``.
         model: Classifier for the features: a scikit-learn classifier with ``predict_proba``, a
-            ``NoisyLabelClassifier``, or a name: network (the default, VolMinNet), logistic, forest, boosting.
+            ``NoisyLabelClassifier``, or a name: network (VolMinNet), logistic, forest, boosting. By default several
+            that suit the data are weighted by the likelihood of labels that they were not trained on.
         types: Types of columns of a table where they are not to be recognised: number, date, boolean, category, text,
             ignore, or the order of a date such as month/day/year.
         classes: (C,) classes in the order of the columns of ``probs``; needed if they are not sorted or if some have
@@ -133,23 +136,32 @@ def audit(
     common = _common_classes(given)
     audited = np.isin(given.codes, common)
     codes = np.searchsorted(common, given.codes[audited])
+    notes: list[Finding] = []
+    copies = 0.0
     columns: Sequence[Mapping[str, Any]] = ()
     progress = PlainProgress() if verbose and progress is None else progress
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
         if posteriors is not None:
             _check_rows("probs", posteriors, given)
-            fitted = CrossFit(_restricted(posteriors[audited], common))
-            warn_if_in_sample(fitted.probs, codes)
+            judged = given_judgement(_restricted(posteriors[audited], common), codes)
+            if note := in_sample(judged.probs, codes):
+                warnings.warn(note.text, stacklevel=2)
+                notes.append(note)
         else:
             encoded = encode_features(features, types, progress)
             columns = encoded.columns
             _check_rows("features", encoded.x, given)
             x = encoded.x[audited]
-            classifier = resolve_model(model, x)
-            fitted = cross_fit(classifier, x, codes, len(common), folds=folds, random_state=seed, progress=progress)
-        inference = infer(fitted.probs, codes, level=level, random_state=seed)
+            models = resolve_models("auto" if model is None else model, x, len(common))
+            judged = judge(
+                models, x, codes, len(common), folds=folds, random_state=seed, threads=threads, progress=progress
+            )
+            flat = np.ascontiguousarray(x).reshape(len(x), -1)
+            copies = float((first_copies(flat) != np.arange(len(x))).mean())
+        inference = infer(judged.probs, codes, level=level, random_state=seed)
+        rates = [noise_rates(part, codes, seed) for part in judged.repeated]
     provenance = {
-        "model": _model_name(model) if probs is None else "given probabilities",
+        "model": ", ".join(entry.name for entry in judged.judges),
         "folds": folds if probs is None else None,
         "seed": seed,
         "reading": inference.reading,
@@ -158,9 +170,15 @@ def audit(
         "columns": list(columns),
     }
     given_probs = np.ones(len(given.codes))
-    given_probs[audited] = fitted.probs[np.arange(len(codes)), codes]
-    found = _over_all_rows(given, common, audited, inference, given_probs, reading)
-    return replace(found, histories=fitted.histories, provenance=provenance)
+    given_probs[audited] = judged.probs[np.arange(len(codes)), codes]
+    found = replace(
+        _over_all_rows(given, common, audited, inference, given_probs, reading),
+        judges=judged.judges,
+        repeated_rates=np.array(rates).reshape(-1, 2) * audited.mean(),
+        histories=judged.histories,
+        provenance=provenance,
+    )
+    return replace(found, findings=(*notes, *find(found, [first for first, _ in rates], copies)))
 
 
 def versions() -> dict[str, str]:
@@ -173,7 +191,7 @@ def versions() -> dict[str, str]:
 def _check_arguments(features: Any, probs: Any, model: Any, folds: int, level: float, threads: int) -> None:
     if (features is None) == (probs is None):
         raise InputError("Give either features or probs.")
-    if probs is not None and model is not None:
+    if probs is not None and not (model is None or (isinstance(model, str) and model == "auto")):
         raise InputError("model is fitted to features; it has no effect with probs.")
     if folds < 2:
         raise InputError(f"folds must be at least 2, so that no model predicts its training labels, but is {folds}.")
@@ -186,10 +204,6 @@ def _check_arguments(features: Any, probs: Any, model: Any, folds: int, level: f
 def _check_rows(name: str, rows: AnyArray, given: Encoded) -> None:
     if len(rows) != len(given.codes):
         raise InputError(f"{name} has {len(rows)} rows, but there are {len(given.codes)} labels.")
-
-
-def _model_name(model: Any) -> str:
-    return model if isinstance(model, str) else "network" if model is None else type(model).__name__
 
 
 def _common_classes(given: Encoded) -> Labels:

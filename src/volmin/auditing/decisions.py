@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from volmin._typing import AnyArray, Labels
+from volmin._typing import AnyArray, Labels, Mask
 from volmin.auditing.labels import encode
 from volmin.data.tables import as_frame, read_cells
 from volmin.exceptions import DataError, InputError
@@ -27,12 +27,30 @@ class Corrected:
         rows: Rows whose label changed, ascending.
         donors: (N,) for each row a row whose original label is its new one: the row itself, unless it changed.
         counts: Number of rows by decision.
+        decided: (N,) whether the row was called wrong or right.
+        drawn: (N,) whether the row was decided as one of a random sample.
     """
 
     labels: AnyArray
     rows: Labels
     donors: Labels
     counts: dict[str, int]
+    decided: Mask
+    drawn: Mask
+
+    @property
+    def known(self) -> list[Any]:
+        """(N,) true labels of the decided rows and None for the others, as ``AuditResult.check`` takes them.
+
+        If rows of a random sample were decided, only those: together with flagged ones they would not be random.
+        """
+        rows = self.decided & self.drawn if (self.decided & self.drawn).any() else self.decided
+        return [label if row else None for label, row in zip(self.labels.tolist(), rows, strict=True)]
+
+    @property
+    def sample(self) -> Literal["random"] | None:
+        """How the rows of ``known`` were drawn, where the decisions say so."""
+        return "random" if (self.decided & self.drawn).any() else None
 
 
 def apply_decisions(labels: Any, decisions: Any) -> Corrected:
@@ -54,6 +72,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
     # Labels in the file are escaped for spreadsheet programs.
     named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
     codes = known.codes.copy()
+    decided, drawn = np.zeros((2, len(codes)), dtype=bool)
     counts: dict[str, int] = dict.fromkeys(DECISIONS, 0)
     for record in frame.with_columns(pl.all().cast(pl.String).fill_null("")).iter_rows(named=True):
         decision = record["decision"].strip().lower()
@@ -69,13 +88,15 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
                 " decisions belong to another table, or have been applied already."
             )
         counts[decision] += 1
+        decided[row] = decision != "unsure"
+        drawn[row] = record.get("sample") == "random"
         if decision == "wrong":
             codes[row] = _new_code(record.get("label") or record["suggested"], named, row, name)
     changed = np.flatnonzero(codes != known.codes)
     _, first = np.unique(known.codes, return_index=True)
     donors = np.arange(len(codes))
     donors[changed] = first[codes[changed]]
-    return Corrected(known.classes[codes], changed, donors, counts)
+    return Corrected(known.classes[codes], changed, donors, counts, decided, drawn)
 
 
 def _read(path: Path) -> pl.DataFrame:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from volmin import identifiability, quality
+from volmin import identifiability, quality, readings
 from volmin._typing import Array, Labels
 from volmin.estimation import estimate_transition, minimum_volume
 from volmin.identifiability import Scatter
@@ -22,11 +22,6 @@ MEASURED_NUMBERS = 200_000
 
 DOUBT = 0.5
 """``doubt`` of ``minimum_volume``; low, since the posteriors are those of a trained classifier."""
-
-SUSPICIOUS_AGREEMENT = 0.995
-SUSPICIOUS_UNDERCONFIDENCE = 0.1
-"""Posteriors probably come from a model that was trained on the labels if their argmax agrees with more than the former
-share of labels, or if it agrees with 98 % and the mean confidence is lower by the latter, as in a forest."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +79,15 @@ def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> I
     )
 
 
+def noise_rates(probs: Array, labels: Labels, random_state: int) -> tuple[float, float]:
+    """Noise rates under the two readings of hard examples, without anything else; arguments as in ``infer``."""
+    few = probs.shape[1] <= MOST_CLASSES
+    T, clean, _ = _fitted(probs, labels, random_state) if few else _counted(probs, labels)
+    T = with_noise_rates_of(quality.joint(labels, clean, T), T)
+    first, second = (readings.read(labels, clean, T, sharpness).noise_rate for sharpness in (1.0, math.inf))
+    return first, second
+
+
 def _fitted(probs: Array, labels: Labels, random_state: int) -> tuple[Array, Array, str]:
     estimate = minimum_volume(probs, labels, random_state=random_state, doubt=DOUBT)
     return estimate.transition, estimate.clean_posteriors(probs), estimate.reading
@@ -112,20 +116,6 @@ def with_noise_rates_of(joint: Array, T: Array) -> Array:
     shares = np.divide(others, total, out=np.zeros_like(T), where=total > 0)
     correct = np.where(total > 0, correct, 1.0)
     return shares * (1 - correct) + np.diag(correct)
-
-
-def warn_if_in_sample(probs: Array, labels: Labels) -> None:
-    """Warn of probabilities that look as if the model had been trained on these labels."""
-    agreement = float((probs.argmax(axis=1) == labels).mean())
-    confidence = float(probs.max(axis=1).mean())
-    underconfident = agreement > 0.98 and agreement - confidence > SUSPICIOUS_UNDERCONFIDENCE
-    if agreement > SUSPICIOUS_AGREEMENT or underconfident:
-        warnings.warn(
-            f"The probabilities agree with {agreement:.1%} of the labels. Either hardly any label is wrong, or the"
-            " model was trained on these labels, and wrong ones cannot be found: give probabilities from"
-            " cross-validation (scikit-learn's cross_val_predict), or features.",
-            stacklevel=3,
-        )
 
 
 def _centred(measured: Intervals, T: Array, joint: Array, num_rows: int, shrink: float) -> Intervals:

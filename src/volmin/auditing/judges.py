@@ -1,24 +1,31 @@
-"""Out-of-fold posteriors: those of each row come from a model that was not trained on its label."""
+"""Judges: models that give out-of-fold posteriors of the given labels, weighted by the likelihood of these labels.
+
+A model's own mistakes look like label noise, so the better model gives the better audit, and the held-out likelihood of
+the given labels tells which one that is. By default several judges suited to the data are cross-fitted, and their
+calibrated posteriors are mixed with the convex weights that maximise this likelihood (stacking).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from volmin import networks
 from volmin._typing import AnyArray, Array, Labels
+from volmin.auditing.crossfit import HeldOut, cross_fit
+from volmin.estimation.em import maximum_likelihood_transition
+from volmin.estimation.minimum_volume import calibration, floored, log_likelihood, tempered
 from volmin.estimator import NoisyLabelClassifier
 from volmin.exceptions import InputError
-from volmin.progress import Progress, tracked
+from volmin.progress import Progress
 from volmin.training import Record
 
 STEPS = 1300
@@ -26,6 +33,26 @@ STEPS = 1300
 
 SMALLEST_IMAGE = 16
 """Images with a shorter side are too small for a convolutional network and are used as plain pixels."""
+
+PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
+"""Values of C, the inverse penalty of logistic regression, among which the held-out likelihood chooses."""
+
+MOST_LINEAR_FEATURES = 5000
+BOOSTED_NUMBERS = 5_000_000
+"""Largest number of features for logistic regression, and of rows times features times classes for boosting."""
+
+SCREENED_ROWS = 20_000
+"""With more rows, the judges compete on a sample of this size, and only those that win are fitted to all rows."""
+
+SMALLEST_WEIGHT = 0.05
+"""Judges with a smaller weight are left out."""
+
+FEW_ROWS = 1000
+REPEATS = 3
+"""With fewer rows, the cross-fitting of the judges that win is repeated, since its folds are a source of chance."""
+
+TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
+"""Factors of the log posteriors among which the likelihood chooses for a network with its own T."""
 
 
 def network(num_rows: int) -> NoisyLabelClassifier:
@@ -46,9 +73,13 @@ def image_network(num_rows: int) -> NoisyLabelClassifier:
     return NoisyLabelClassifier(network=build, batch_size=batch_size, epochs=epochs, lr=0.05)
 
 
+def _logistic(penalty: float) -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=300))
+
+
 MODELS: dict[str, Callable[[int], Any]] = {
     "network": network,
-    "logistic": lambda _: make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=1000)),
+    "logistic": lambda _: _logistic(0.01),
     "forest": lambda _: RandomForestClassifier(300, min_samples_leaf=3),
     "boosting": lambda _: HistGradientBoostingClassifier(learning_rate=0.05, max_iter=60, max_leaf_nodes=15),
 }
@@ -56,116 +87,162 @@ MODELS: dict[str, Callable[[int], Any]] = {
 
 
 @dataclass(frozen=True)
-class CrossFit:
-    """Out-of-fold posteriors.
+class Judge:
+    """A model that took part in an audit.
 
     Attributes:
-        probs: (N, C) posteriors of the *noisy* label, each row by a model that was not trained on it.
-        histories: Records of a network per epoch, for each fold; empty for other models.
+        name: Name of the model.
+        weight: Its share in the posteriors that the audit uses.
+        log_likelihood: Mean log probability of the given labels of rows that it was not trained on.
+        agreement: Share of these labels that are its most probable ones.
+    """
+
+    name: str
+    weight: float
+    log_likelihood: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Out-of-fold posteriors of the given labels, and the judges that gave them.
+
+    Attributes:
+        probs: (N, C) posteriors, the mean over the repetitions of the cross-fitting.
+        judges: The judges, the one with the largest weight first.
+        repeated: (R, N, C) posteriors of each repetition; R = 0 without repetition.
+        histories: Records of a network per epoch, for each fold.
     """
 
     probs: Array
+    judges: tuple[Judge, ...]
+    repeated: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
     histories: list[list[Record]] = field(default_factory=list)
 
 
-def resolve_model(model: Any, x: AnyArray) -> Any:
-    """The classifier that ``model`` names, chosen for (N, ...) features ``x``; or ``model`` itself, checked."""
-    num_rows = len(x)
-    if model is None or isinstance(model, str):
-        name = model or "network"
-        if name == "network" and x.ndim == 4 and min(x.shape[2:]) >= SMALLEST_IMAGE:
-            return image_network(num_rows)
-        if name not in MODELS:
-            raise InputError(f"There is no model {name!r}. Choose one of: {', '.join(MODELS)}.")
-        return MODELS[name](num_rows)
+def given_judgement(probs: Array, labels: Labels) -> Judgement:
+    """The judgement of posteriors that were given by the user."""
+    return Judgement(probs, (_judge("given probabilities", 1.0, floored(probs), labels),))
+
+
+def resolve_models(model: Any, x: AnyArray, num_classes: int) -> dict[str, Any]:
+    """The classifiers that ``model`` stands for, by name: those that compete for "auto", otherwise a single one."""
+    rows, features = len(x), int(np.prod(x.shape[1:]))
+    net = image_network if x.ndim == 4 and min(x.shape[2:]) >= SMALLEST_IMAGE else network
+    if isinstance(model, str) and model == "auto":
+        found: dict[str, Any] = {"network": net(rows)}
+        if features <= MOST_LINEAR_FEATURES:
+            found |= {f"logistic, C = {penalty:g}": _logistic(penalty) for penalty in PENALTIES}
+        if min(rows, SCREENED_ROWS) * features * num_classes <= BOOSTED_NUMBERS:
+            found["boosting"] = MODELS["boosting"](rows)
+        return found
+    if isinstance(model, str):
+        if model not in MODELS:
+            raise InputError(f"There is no model {model!r}. Choose one of: auto, {', '.join(MODELS)}.")
+        return {model: net(rows) if model == "network" else MODELS[model](rows)}
     if not hasattr(model, "fit") or not hasattr(model, "predict_proba"):
         raise InputError(
             f"model must be a scikit-learn classifier with fit and predict_proba, but is {type(model).__name__};"
             " wrap a classifier without predict_proba in CalibratedClassifierCV."
         )
-    return model
+    return {type(model).__name__: model}
 
 
-def cross_fit(
-    model: Any,
+def judge(
+    models: Mapping[str, Any],
     x: AnyArray,
     labels: Labels,
     num_classes: int,
     *,
     folds: int,
     random_state: int,
+    threads: int = 1,
     progress: Progress | None = None,
-) -> CrossFit:
-    """Fit a copy of ``model`` for each fold on the other folds, and predict the fold with it.
+) -> Judgement:
+    """Cross-fit the models and mix their posteriors; arguments as in ``cross_fit``."""
+    settings: dict[str, Any] = {"folds": folds, "threads": threads, "progress": progress}
+    if len(models) > 1 and len(x) > SCREENED_ROWS:
+        sample = np.random.default_rng(random_state).permutation(len(x))[:SCREENED_ROWS]
+        screened = cross_fit(models, x[sample], labels[sample], num_classes, random_state=random_state, **settings)
+        models = {entry.name: models[entry.name] for entry in stack(screened, labels[sample]).judges}
+    found = cross_fit(models, x, labels, num_classes, random_state=random_state, **settings)
+    if len(x) < FEW_ROWS:
+        winners = {entry.name: models[entry.name] for entry in stack(found, labels).judges}
+        seed = random_state + 1
+        again = cross_fit(winners, x, labels, num_classes, repeats=REPEATS - 1, random_state=seed, **settings)
+        found = {
+            name: replace(found[name], probs=np.concatenate([found[name].probs, again[name].probs])) for name in winners
+        }
+    return stack(found, labels)
+
+
+def stack(held_out: Mapping[str, HeldOut], labels: Labels) -> Judgement:
+    """Mix posteriors by the weights that maximise the likelihood of the given labels.
+
+    Of several logistic regressions only the one of largest likelihood takes part. A network with its own T contributes
+    ``h T'`` with one T for all folds, fitted to the held-out labels.
 
     Args:
-        model: A scikit-learn classifier. One with a ``transition_matrix_`` predicts the *clean* label.
-        x: (N, ...) features.
-        labels: (N,) labels in ``0 .. num_classes - 1``.
-        num_classes: Number of classes C.
-        folds: Number of folds, at least 2.
-        random_state: Random seed of the folds and of every model whose ``random_state`` is None.
-        progress: Callback that is called after each fold.
+        held_out: Posteriors of each model.
+        labels: (N,) given labels.
     """
-    flat = np.ascontiguousarray(x).reshape(len(x), -1)
-    # scikit-learn accepts matrices only; a user's network may need the original shape.
-    x = x if getattr(_last_step(model), "network", None) is not None else flat
-    generator = np.random.default_rng(random_state)
-    fold = assign_folds(labels, first_copies(flat), folds, generator)
-    probs = np.zeros((len(labels), num_classes))
-    histories: list[list[Record]] = []
-    for k in tracked(range(folds), "cross-fitting", folds, progress):
-        held_out = fold == k
-        fitted = _seeded(clone(model), int(generator.integers(2**31)))
-        fitted.fit(x[~held_out], labels[~held_out])
-        probs[held_out] = noisy_posteriors(fitted, x[held_out], num_classes)
-        histories += [_last_step(fitted).history_] if hasattr(_last_step(fitted), "history_") else []
-    return CrossFit(probs, histories)
+    noisy = {name: _of_given_label(found, labels) for name, found in held_out.items()}
+    means = {name: probs.mean(axis=0) for name, probs in noisy.items()}
+    scores = {name: float(log_likelihood(mean, labels).mean()) for name, mean in means.items()}
+    linear = [name for name in scores if name.startswith("logistic")]
+    best_linear = max(linear, key=lambda name: scores[name], default="")
+    names = [name for name in scores if name not in linear or name == best_linear]
+    weights = mixture_weights(np.stack([means[name][np.arange(len(labels)), labels] for name in names], axis=1))
+    kept = weights >= SMALLEST_WEIGHT
+    weights = weights[kept] / weights[kept].sum()
+    chosen = sorted(
+        zip((name for name, keep in zip(names, kept, strict=True) if keep), weights, strict=True),
+        key=lambda pair: -pair[1],
+    )
+    repeated = sum(weight * noisy[name] for name, weight in chosen)
+    assert isinstance(repeated, np.ndarray)
+    return Judgement(
+        probs=repeated.mean(axis=0),
+        judges=tuple(_judge(name, float(weight), means[name], labels) for name, weight in chosen),
+        repeated=repeated if len(repeated) > 1 else repeated[:0],
+        histories=[history for name, _ in chosen for history in held_out[name].histories],
+    )
 
 
-def noisy_posteriors(fitted: Any, x: AnyArray, num_classes: int) -> Array:
-    """(N, C) posteriors of the noisy label; zero for classes without training rows."""
-    last = _last_step(fitted)
-    probs = np.zeros((len(x), num_classes))
-    predicted = np.asarray(fitted.predict_proba(x), dtype=np.float64)
-    T = getattr(last, "transition_matrix_", None)
-    probs[:, last.classes_] = predicted if T is None else predicted @ T.T
-    return probs
-
-
-def assign_folds(labels: Labels, copy_of: Labels, folds: int, generator: np.random.Generator) -> Labels:
-    """(N,) fold of each row, such that classes are spread evenly and identical rows are in one fold.
+def mixture_weights(likelihoods: Array, iterations: int = 300) -> Array:
+    """Convex weights, (K,), under which the mixture of K models has the largest likelihood; EM, which is concave here.
 
     Args:
-        labels: (N,) labels.
-        copy_of: (N,) first row that is identical to each row, usually the row itself.
-        folds: Number of folds.
-        generator: Random generator of the order within a class.
+        likelihoods: (N, K) probabilities of the labels under each model.
+        iterations: Number of EM steps.
     """
-    originals = np.unique(copy_of)
-    order = generator.permutation(originals)
-    order = order[labels[order].argsort(kind="stable")]
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(order)) % folds
-    return fold[copy_of]
+    weights = np.full(likelihoods.shape[1], 1 / likelihoods.shape[1])
+    for _ in range(iterations):
+        shares = weights * likelihoods
+        weights = (shares / shares.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights
 
 
-def first_copies(x: AnyArray) -> Labels:
-    """(N,) first row that is identical to each row.
+def _of_given_label(found: HeldOut, labels: Labels) -> Array:
+    """(R, N, C) calibrated posteriors of the given label."""
+    probs = np.stack([floored(part) for part in found.probs])
+    # A sample determines the few parameters that are fitted here.
+    sample = slice(None, None, -(-len(labels) // SCREENED_ROWS))
+    mean, y = floored(probs.mean(axis=0)[sample]), labels[sample]
+    if not found.clean:
+        factor = calibration(mean, y)
+        return np.stack([tempered(part, factor) for part in probs])
+    factor, T = max(
+        ((factor, _transition_of(tempered(mean, factor), y)) for factor in TEMPERATURES),
+        key=lambda pair: log_likelihood(floored(tempered(mean, pair[0]) @ pair[1].T), y).mean(),
+    )
+    return np.stack([floored(tempered(part, factor) @ T.T) for part in probs])
 
-    A copy of a row in the training folds would reveal its label. Where most rows are repeated, as with a few
-    categorical features, they are different examples with the same features, and each row counts as its own original.
-    """
-    keys = x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    return first[inverse] if len(first) >= len(x) / 2 else np.arange(len(x))
+
+def _transition_of(clean: Array, labels: Labels) -> Array:
+    return maximum_likelihood_transition(clean, labels, dominant=True, tolerance=1e-3, max_iterations=200)
 
 
-def _seeded(model: Any, seed: int) -> Any:
-    """The model with ``seed`` in place of every ``random_state`` of None."""
-    parts = {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "random_state"}
-    return model.set_params(**{name: seed for name, value in parts.items() if value is None})
-
-
-def _last_step(model: Any) -> Any:
-    return model[-1] if isinstance(model, Pipeline) else model
+def _judge(name: str, weight: float, probs: Array, labels: Labels) -> Judge:
+    agreement = float((probs.argmax(axis=1) == labels).mean())
+    return Judge(name, weight, float(log_likelihood(probs, labels).mean()), agreement)

@@ -18,12 +18,18 @@ from volmin.report.examples import Examples, image_examples, no_examples, table_
 
 MOST_CONFUSIONS = 12
 
+RANDOM_ROWS = 100
+"""Number of rows drawn at random, whose decisions tell the share of wrong labels."""
+
 
 def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float | None) -> None:
     """Write the report of an audit; the arguments are those of ``Audit.to_html``."""
     rows = result.issues(fdr)
-    shown = _examples(examples, rows, len(result))
-    listed = rows[: len(shown)]
+    # Random rows first: images are limited in number, and a part of a random sample is a random sample too.
+    sampled = np.random.default_rng(result.provenance.get("seed", 0)).permutation(len(result))[:RANDOM_ROWS]
+    suspicious = rows[~np.isin(rows, sampled)]
+    shown = _examples(examples, np.concatenate([sampled, suspicious]), len(result))
+    listed = np.concatenate([sampled, suspicious])[: len(shown)]
     intervals = result.intervals
     low, high = result.noise_range
     page = AuditPage(
@@ -33,7 +39,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         identified=result.identified,
         class_dependent=result.class_dependent,
         expected_correct_stated=text.states_expected_correct(result),
-        notes=[text.rare_classes(result)] if result.rare else [],
+        notes=_notes(result),
         check=result.provenance.get("known", ""),
         classes=[str(name) for name in result.classes],
         num_rows=len(result),
@@ -49,6 +55,9 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         flagged=len(rows),
         expected_correct=float(result.quality[rows].sum()),
         rows=listed.tolist(),
+        random=len(sampled),
+        is_flagged=np.isin(listed, rows).tolist(),
+        rank=_ranks(rows, listed).tolist(),
         names=[] if names is None else [str(names[row]) for row in listed],
         given=result.codes[listed].tolist(),
         suggested=result.suggested_codes[listed].tolist(),
@@ -58,6 +67,20 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         provenance=result.provenance,
     )
     write_audit_report(path, page)
+
+
+def _ranks(rows: Labels, listed: Labels) -> Labels:
+    """(n,) places of the listed rows among the flagged ``rows``; rows that are not flagged come last."""
+    order = np.argsort(rows, kind="stable")
+    place = np.searchsorted(rows, listed, sorter=order).clip(max=max(0, len(rows) - 1))
+    return np.where(np.isin(listed, rows), order[place], len(rows)) if len(rows) else np.zeros(len(listed), np.int64)
+
+
+def _notes(result: AuditResult) -> list[str]:
+    """What limits trust in the estimates, and the models that were used."""
+    notes = [finding.text for finding in result.findings if finding.code not in text.SAID_ELSEWHERE]
+    rare = [text.rare_classes(result)] if result.rare else []
+    return notes + rare + ([text.judges(result)] if result.judges else [])
 
 
 def _class_noise(result: AuditResult) -> list[ClassNoise]:

@@ -43,12 +43,21 @@ class Readings:
         class_noise_rates: (C, 2) shares of each true class that carry another label, likewise.
         flagged_correct: Expected shares of correct labels among those that are flagged by default, likewise; zero if
             none is flagged.
+        decided: ``decided_share`` of the labels.
+        transition: (C, C) T of the class-dependent reading; None for audits that an earlier version saved.
     """
 
     sharpness: float
     noise_rates: tuple[float, float]
     class_noise_rates: Array
     flagged_correct: tuple[float, float]
+    decided: float = 1.0
+    transition: Array | None = None
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether undecided examples are as frequent as where classes overlap continuously, or the model is weak."""
+        return self.differ and self.decided <= FEW_UNDECIDED[0]
 
     @property
     def gap(self) -> float:
@@ -98,10 +107,11 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
     """
     first, second = (readings.read(codes, clean, T, sharpness) for sharpness in SHARPNESS.values())
     rates = first.noise_rate, second.noise_rate
+    decided = decided_share(rates[0], readings.read(codes, clean, T, OVERLAPPING).noise_rate, rates[1])
     if reading in SHARPNESS:
         chosen = first if SHARPNESS[reading] == 1 else second
     elif _gap(*rates) > LARGEST_GAP:
-        chosen = readings.read(codes, clean, T, _sharpness_between(codes, clean, T, rates))
+        chosen = readings.read(codes, clean, T, sharpness_between(decided))
     else:
         chosen = first
     sharpness = chosen.sharpness
@@ -121,6 +131,8 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
             noise_rates=rates,
             class_noise_rates=1 - np.stack([np.diag(T), np.diag(second.transition(T))], axis=1),
             flagged_correct=(first_correct, second_correct),
+            decided=decided,
+            transition=T,
         ),
     )
 
@@ -146,11 +158,9 @@ def decided_share(first: float, between: float, second: float) -> float:
     return (between - first) / (second - first) if second > first else 0.0
 
 
-def _sharpness_between(codes: Labels, clean: Array, T: Array, rates: tuple[float, float]) -> float:
+def sharpness_between(decided: float) -> float:
     """Sharpness of the estimates where the readings differ, larger where undecided examples are rare."""
-    between = readings.read(codes, clean, T, OVERLAPPING).noise_rate
-    share = decided_share(rates[0], between, rates[1])
-    return float(np.interp(share, FEW_UNDECIDED, (OVERLAPPING, DECIDED)))
+    return float(np.interp(decided, FEW_UNDECIDED, (OVERLAPPING, DECIDED)))
 
 
 def _gap(first: float, second: float) -> float:

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.special import gammaln
 
 from volmin import quality
-from volmin._typing import AnyArray, Array, Labels, Mask
+from volmin._typing import AnyArray, Array, Labels
+from volmin.auditing.check import Check, Sample, compare
+from volmin.auditing.findings import Finding
+from volmin.auditing.judges import Judge
 from volmin.auditing.labels import encode, is_missing, vector
 from volmin.auditing.reading import Readings, most_suspicious
 from volmin.exceptions import InputError
@@ -45,6 +47,9 @@ class AuditResult:
             that an earlier version saved, like the next two.
         num_flagged: Number of labels that are flagged by default.
         readings: The two readings of hard examples, and the one that these estimates follow.
+        judges: The models whose posteriors were used, the one with the largest weight first.
+        findings: Named reasons why the statements can be trusted less, and what to do about them.
+        repeated_rates: (R, 2) noise rates under the two readings for each repetition of the cross-fitting.
         histories: Records of a network per epoch, for each fold.
         provenance: How the result was computed: model, folds, seed, versions.
     """
@@ -63,6 +68,9 @@ class AuditResult:
     suspicion: Array | None = None
     num_flagged: int | None = None
     readings: Readings | None = None
+    judges: Sequence[Judge] = ()
+    findings: Sequence[Finding] = ()
+    repeated_rates: Array = field(default_factory=lambda: np.empty((0, 2)))
     histories: Sequence[Sequence[dict[str, Any]]] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -98,11 +106,11 @@ class AuditResult:
     def noise_range(self) -> tuple[float, float]:
         """Lower and upper bound of the share of wrong labels; contains ``noise_rate``.
 
-        They are the shares under the two readings of hard examples, widened by the sampling error of as many rows and,
-        where T is identified, by the interval. The lower bound is zero with two classes (see ``two_classes``) and,
-        under the class-dependent reading, where T is not identified: the estimate is then the largest possible noise.
+        They are the shares under the two readings of hard examples and in all repetitions of the cross-fitting, widened
+        by the sampling error of as many rows and, where T is identified, by the interval. The lower bound is zero where
+        the estimate is only the largest noise that explains the labels (see ``may_be_lower``).
         """
-        rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()))
+        rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()), *self.repeated_rates.ravel())
         level = self.sampling.level if self.sampling else 0.95
         low, high = binomial_interval([min(rates), max(rates)], [len(self)] * 2, level)
         bounds = [float(low[0]), float(high[1])]
@@ -111,8 +119,17 @@ class AuditResult:
                 min(bounds[0], float(self.intervals.noise_rate.low)),
                 max(bounds[1], float(self.intervals.noise_rate.high)),
             ]
+        return (0.0 if self.may_be_lower else bounds[0]), bounds[1]
+
+    @property
+    def may_be_lower(self) -> bool:
+        """Whether nothing excludes less noise than any reading finds, down to none.
+
+        With two classes (see ``two_classes``); where T is not identified under the class-dependent reading; and where
+        undecided examples are so frequent that classes overlap or the model is weak, whose mistakes look like noise.
+        """
         refuted = self.class_dependent and self.scatter is not None and self.scatter.refuted
-        return (0.0 if self.two_classes or refuted else bounds[0]), bounds[1]
+        return self.two_classes or refuted or (self.readings is not None and self.readings.overlapping)
 
     @property
     def two_classes(self) -> bool:
@@ -207,103 +224,22 @@ class AuditResult:
         pairs = (np.unravel_index(place, wrong.shape) for place in order)
         return [(int(i), int(j), float(wrong[i, j])) for i, j in pairs if wrong[i, j] > 0]
 
-    def check(self, clean: Any, fdr: float | None = None) -> Check:
-        """Compare the result with known true labels.
+    def check(self, clean: Any, fdr: float | None = None, *, sample: Sample | None = None) -> Check:
+        """Compare the result with known true labels, and estimate the noise rate anew from them.
 
         Args:
             clean: (N,) true labels, None or NaN where they are not known.
             fdr: Largest expected share of correct labels among the flagged, whose precision is measured.
+            sample: How the rows with a known label were drawn: at "random", or among the "flagged"; None to tell it
+                from the rows.
         """
         values = vector(clean)
         if len(values) != len(self):
             raise InputError(f"clean must hold an entry for each of {len(self)} rows, but holds {len(values)}.")
+        if sample not in (None, "random", "flagged"):
+            raise InputError(f"sample must be random, flagged or None, but is {sample!r}.")
         known = np.array([not is_missing(value) for value in values.tolist()])
         if not known.any():
             raise InputError("clean holds no label; give the true labels of a few dozen rows drawn at random.")
         truth = encode(values[known], self.classes).codes
-        return _check(self, known, truth, fdr)
-
-
-@dataclass(frozen=True)
-class Check:
-    """Comparison of an audit with known true labels.
-
-    Attributes:
-        rows: Number of rows with a known true label.
-        noise_rate: Share of wrong labels among these rows.
-        transition: (C, C) shares of given labels by true class among these rows; NaN for classes without any.
-        transition_error: Relative L1 distance of the audit's T from ``transition``, over the classes that have rows.
-        flagged: Number of these rows that are flagged.
-        precision: Share of the flagged rows whose label is wrong; NaN if none is flagged.
-        recall: Share of the wrong labels that are flagged; NaN if none is wrong.
-        suggestion_accuracy: Share of the flagged rows whose suggested label is the true one; NaN if none is flagged.
-        updated: (C, C) the audit's T, corrected by these rows. Valid only if they were drawn at random.
-        strength: Weight of the audit's T in that correction, in rows per class.
-        updated_noise_rate: Share of wrong labels according to ``updated``.
-    """
-
-    rows: int
-    noise_rate: float
-    transition: Array
-    transition_error: float
-    flagged: int
-    precision: float
-    recall: float
-    suggestion_accuracy: float
-    updated: Array
-    strength: float
-    updated_noise_rate: float
-
-
-def _check(result: AuditResult, known: Mask, truth: Labels, fdr: float | None) -> Check:
-    given, suggested = result.codes[known], result.suggested_codes[known]
-    flagged = np.zeros(len(result), dtype=bool)
-    flagged[result.issues(fdr)] = True
-    flagged, wrong = flagged[known], given != truth
-    counts = np.zeros_like(result.transition)
-    np.add.at(counts, (given, truth), 1)
-    seen = counts.sum(axis=0) > 0
-    shares = np.divide(counts, counts.sum(axis=0), out=np.full_like(counts, np.nan), where=seen)
-    updated, strength = update_transition(result.transition, counts)
-    return Check(
-        rows=len(truth),
-        noise_rate=float(wrong.mean()),
-        transition=shares,
-        transition_error=float(np.abs(shares - result.transition)[:, seen].sum() / shares[:, seen].sum()),
-        flagged=int(flagged.sum()),
-        precision=_mean(wrong[flagged]),
-        recall=_mean(flagged[wrong]),
-        suggestion_accuracy=_mean(suggested[flagged] == truth[flagged]),
-        updated=updated,
-        strength=strength,
-        updated_noise_rate=float(1 - result.class_priors @ updated.diagonal()),
-    )
-
-
-def update_transition(T: Array, counts: Array) -> tuple[Array, float]:
-    """Correct T by counted labels.
-
-    Column j of T is the mean of a Dirichlet prior worth ``strength`` rows. The strength maximises the likelihood of
-    the counts (empirical Bayes), so a T that the counts contradict gets little weight.
-
-    Args:
-        T: (C, C) transition matrix.
-        counts: (C, C) numbers of rows by given label and true class.
-
-    Returns:
-        (C, C) corrected transition matrix, and the strength.
-    """
-    floor = 1e-3 / len(T)
-    prior = np.maximum(T, floor)
-    prior /= prior.sum(axis=0)
-
-    def log_evidence(strength: float) -> float:
-        gained = gammaln(strength * prior + counts) - gammaln(strength * prior)
-        return float(gained.sum() + (gammaln(strength) - gammaln(strength + counts.sum(axis=0))).sum())
-
-    strength = max(np.geomspace(1, 1e4, 81), key=log_evidence)
-    return (strength * prior + counts) / (strength + counts.sum(axis=0)), float(strength)
-
-
-def _mean(flags: Mask) -> float:
-    return float(flags.mean()) if len(flags) else float("nan")
+        return compare(self, known, truth, fdr, sample)

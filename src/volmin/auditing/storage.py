@@ -13,6 +13,8 @@ import polars as pl
 
 from volmin._typing import Array
 from volmin.auditing import text
+from volmin.auditing.findings import Finding
+from volmin.auditing.judges import Judge
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import Readings
 from volmin.auditing.result import AuditResult
@@ -95,6 +97,7 @@ def _fields(content: dict[str, Any], labels: pl.DataFrame) -> dict[str, Any]:
         "sampling": None if content["intervals"] is None else _intervals_from(content["intervals"], count),
         "rare": rare,
         **_reading_fields(content, labels, count),
+        **_judge_fields(content),
         "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
         "provenance": dict(content["provenance"]),
     }
@@ -117,7 +120,24 @@ def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -
             noise_rates=(float(rates[0]), float(rates[1])),
             class_noise_rates=_numbers(found["class_noise_rates"], count, 2),
             flagged_correct=(float(correct[0]), float(correct[1])),
+            decided=float(_numbers(found.get("decided", 1.0))),
+            transition=_numbers(found["transition"], count, count) if found.get("transition") else None,
         ),
+    }
+
+
+def _judge_fields(content: dict[str, Any]) -> dict[str, Any]:
+    """Judges and findings, which audits of earlier versions lack."""
+    if "judges" not in content:
+        return {}
+    rates = np.array(content["repeated_rates"], dtype=np.float64).reshape(-1, 2)
+    return {
+        "judges": [
+            Judge(str(entry["name"]), *(float(entry[key]) for key in ("weight", "log_likelihood", "agreement")))
+            for entry in content["judges"]
+        ],
+        "findings": [Finding(str(entry["code"]), str(entry["text"])) for entry in content["findings"]],
+        "repeated_rates": rates,
     }
 
 
@@ -169,6 +189,9 @@ def _content(result: AuditResult, fdr: float | None) -> dict[str, Any]:
         **_reading_content(result),
         "verdict": text.identifiability(result),
         "rare": list(result.rare),
+        "judges": [asdict(judge) for judge in result.judges],
+        "findings": [asdict(finding) for finding in result.findings],
+        "repeated_rates": result.repeated_rates.tolist(),
         "histories": [list(history) for history in result.histories],
         "provenance": result.provenance,
     }

@@ -13,6 +13,9 @@ from volmin.identifiability import Verdict
 MOST_NAMED = 5
 """Number of classes that a text names."""
 
+SAID_ELSEWHERE = ("readings_disagree", "two_classes", "not_identified", "rare_classes")
+"""Findings whose content other sentences of the summary state."""
+
 HAND_CHECK = "To be sure, check 100 labels drawn at random by hand and pass them with --clean (audit.check in Python)."
 
 
@@ -25,10 +28,23 @@ def summary(result: AuditResult, fdr: float | None) -> str:
         "",
         _flagged(result, fdr),
         identifiability(result),
+        *(f"{finding.code}: {finding.text}" for finding in result.findings if finding.code not in SAID_ELSEWHERE),
     ]
     if result.rare:
         lines.append(rare_classes(result))
+    if result.judges:
+        lines += ["", judges(result)]
     return terminal_safe("\n".join(lines))
+
+
+def judges(result: AuditResult) -> str:
+    """The models whose posteriors were used, with their weights and held-out agreement."""
+    named = "; ".join(
+        f"{judge.name} (weight {judge.weight:.2f}, agrees with {judge.agreement:.1%} of the labels, log-likelihood"
+        f" {judge.log_likelihood:.3f})"
+        for judge in result.judges
+    )
+    return f"Judged on rows not trained on: {named}."
 
 
 def headline(result: AuditResult) -> str:
@@ -56,7 +72,11 @@ def headline(result: AuditResult) -> str:
 
 
 def _widened(result: AuditResult) -> str:
-    return ", and fewer if there are no anchor points" if result.two_classes else ", and the sampling error"
+    if result.two_classes:
+        return ", and fewer if there are no anchor points"
+    if result.may_be_lower:
+        return ", and fewer if the model is weak or the classes overlap"
+    return ", and the sampling error"
 
 
 def _class_dependent_rate(result: AuditResult) -> str:
@@ -123,10 +143,14 @@ def check_summary(check: Check) -> str:
         )
     if not np.isnan(check.recall):
         lines.append(f"Of the wrong labels, {check.recall:.1%} are flagged.")
+    low, high = check.noise_range
+    drawn = "drawn at random" if check.sample == "random" else "flagged"
     lines.append(
-        f"Corrected by these rows, the estimated noise rate is {check.updated_noise_rate:.1%}"
-        " (valid if they were drawn at random)."
+        f"Of all labels, {low:.1%} to {high:.1%} are wrong (95% interval; the rows were taken as {drawn} ones,"
+        " --sample says otherwise)."
     )
+    if check.more_decisions:
+        lines.append(f"About {check.more_decisions:,} more decisions about random rows would settle the noise rate.")
     return "\n".join(lines)
 
 

@@ -45,11 +45,22 @@ def audit(
         Path | None, typer.Option(metavar="FILE.npy", help="(N, F) features to use instead of the columns.")
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option(help="Model to train: network (VolMinNet, the default), logistic, forest or boosting."),
-    ] = None,
+        str,
+        typer.Option(
+            help="Model to train: network (VolMinNet), logistic, forest or boosting; auto weights several by the "
+            "likelihood of labels that they were not trained on."
+        ),
+    ] = "auto",
     clean: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of a table with the true labels, where they are known.")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="How the rows of --clean or --apply were drawn: random, or among the flagged. Default: told from the "
+            "rows.",
+            show_default=False,
+        ),
     ] = None,
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
@@ -108,7 +119,7 @@ def audit(
 ) -> None:
     """Estimate how many labels are wrong and which, and correct them after a review."""
     if apply is not None:
-        _apply(table, label, apply, out, Spelling(merge_labels, label_map))
+        _apply(table, label, apply, out, Spelling(merge_labels, label_map), sample)
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
@@ -145,7 +156,7 @@ def audit(
     show_columns(found.provenance.get("columns", ()))
     options = ([] if label is None else ["--label", label]) + (["--merge-labels"] if merge_labels else [])
     options += [] if label_map is None else ["--label-map", str(label_map)]
-    _show_and_save(found, source, options, fdr, out or Path("audit"))
+    _show_and_save(found, source, options, fdr, sample, out or Path("audit"))
 
 
 @dataclass(frozen=True)
@@ -192,14 +203,18 @@ def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTabl
     return load_table(path, label, ignore=ignore, unlabelled=True)
 
 
-def _show_and_save(found: Audit, source: AuditInput, options: Sequence[str], fdr: float | None, out: Path) -> None:
+def _show_and_save(
+    found: Audit, source: AuditInput, options: Sequence[str], fdr: float | None, sample: str | None, out: Path
+) -> None:
     from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
     from volmin.formatting import duration
 
     say(found.summary(fdr))
     if source.clean is not None:
-        known = check_summary(found.check(source.clean, fdr))
+        known = check_summary(
+            found.check(source.clean, fdr, sample=sample)  # type: ignore[arg-type]
+        )
         found = replace(found, provenance=found.provenance | {"known": known})
         say(known)
     found.save(out, examples=source.examples, names=source.names, fdr=fdr)
@@ -212,7 +227,9 @@ def _show_and_save(found: Audit, source: AuditInput, options: Sequence[str], fdr
         )
 
 
-def _apply(path: Path, label: str | None, decisions: Path, out: Path | None, spelling: Spelling) -> None:
+def _apply(
+    path: Path, label: str | None, decisions: Path, out: Path | None, spelling: Spelling, sample: str | None
+) -> None:
     """Write a copy of the data in which the labels that the decisions call wrong are replaced."""
     from volmin.auditing.decisions import apply_decisions
     from volmin.cli.terminal import say
@@ -235,3 +252,18 @@ def _apply(path: Path, label: str | None, decisions: Path, out: Path | None, spe
     counts = ", ".join(f"{count:,} {decision}" for decision, count in corrected.counts.items())
     changed, total = len(corrected.rows), len(corrected.labels)
     say(f"{changed:,} of {total:,} labels changed (decisions: {counts}). Written to {out}.")
+    if corrected.decided.any() and (Path("audit") / "audit.json").is_file():
+        _show_what_decisions_say(corrected.known, Path("audit"), sample or corrected.sample)
+
+
+def _show_what_decisions_say(known: Sequence[Any], folder: Path, sample: str | None) -> None:
+    """Print the noise rate after the decisions, if the folder holds the audit that they are about."""
+    from volmin.auditing import Audit
+    from volmin.auditing.text import check_summary
+    from volmin.cli.terminal import say
+
+    found = Audit.load(folder)
+    if len(found) == len(known):
+        # The labels of a saved audit are text.
+        decided = [None if label is None else str(label) for label in known]
+        say(check_summary(found.check(decided, sample=sample)))  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ class MinimumVolume:
 
     def clean_posteriors(self, probs: Numbers) -> Array:
         """Posteriors of the *clean* label, (N, C), for (N, C) posteriors of the noisy one."""
-        P = tempered(_floored(validate_posteriors(probs)), self.temperature)
+        P = tempered(floored(validate_posteriors(probs)), self.temperature)
         if self.head is None:
             return unmix(P, self.transition)
         return head_posteriors(torch.as_tensor(self.head), torch.from_numpy(np.log(P))).numpy()
@@ -116,11 +116,11 @@ def minimum_volume(
     generator = np.random.default_rng(random_state)
     if labels is None:
         absent = P.max(axis=0) == 0
-        result = _without_labels(_floored(P), generator)
+        result = _without_labels(floored(P), generator)
     else:
         y = validate_labels(labels, *P.shape)
         absent = np.bincount(y, minlength=P.shape[1]) == 0
-        result = _with_labels(_floored(P), y, generator, doubt)
+        result = _with_labels(floored(P), y, generator, doubt)
     result.transition[:, absent] = np.eye(len(absent))[:, absent]
     smallest = np.linalg.svd(result.transition, compute_uv=False)[-1]
     if smallest < SMALLEST_SINGULAR_VALUE:
@@ -217,7 +217,7 @@ def calibration(probs: Array, labels: Labels) -> float:
 
 def tempered(probs: Array, factor: float) -> Array:
     """Posteriors whose logarithms are multiplied by ``factor``, (N, C)."""
-    return probs if factor == 1 else _floored(scipy.special.softmax(factor * np.log(probs), axis=1))
+    return probs if factor == 1 else floored(scipy.special.softmax(factor * np.log(probs), axis=1))
 
 
 def preferred(path: Sequence[PathPoint], fits: Sequence[Array]) -> int:
@@ -272,7 +272,8 @@ def _from_geometry(
     )
 
 
-def _floored(probs: Array) -> Array:
+def floored(probs: Array) -> Array:
+    """Posteriors of at least ``FLOOR``, (N, C), whose logarithms are finite."""
     raised = np.maximum(probs, FLOOR)
     return raised / raised.sum(axis=1, keepdims=True)
 

@@ -98,7 +98,12 @@ class AuditPage:
     expected_correct: float
     """Expected number of correct labels among the flagged."""
     rows: Sequence[int]
-    """Row numbers of the flagged labels on the page, the most suspicious first; the next five fields are parallel."""
+    """Row numbers on the page: rows drawn at random, then the other flagged ones. The next fields are parallel."""
+    random: int
+    """Number of rows that were drawn at random."""
+    is_flagged: Sequence[bool]
+    rank: Sequence[int]
+    """Places in the order of suspicion."""
     names: Sequence[str]
     """Names of the rows; empty if they have numbers only."""
     given: Sequence[int]
@@ -134,6 +139,9 @@ def _data(page: AuditPage) -> dict[str, Any]:
         "classes": list(page.classes),
         "columns": list(page.examples.columns),
         "rows": list(page.rows),
+        "random": page.random,
+        "flagged": list(page.is_flagged),
+        "rank": list(page.rank),
         "names": list(page.names),
         "given": list(page.given),
         "suggested": list(page.suggested),

@@ -15,7 +15,7 @@ from PIL import Image
 from volmin._typing import AnyArray, Labels
 
 MOST_ROWS = 2000
-MOST_IMAGES = 600
+MOST_IMAGES = 700
 MOST_IMAGE_BYTES = 4_000_000
 MOST_COLUMNS = 12
 LONGEST_CELL = 120

@@ -6,7 +6,7 @@
   const PER_PAGE = data.images.length ? 24 : 25;
   const KINDS = ["wrong", "right", "unsure"];
   const STORE = "volmin-audit-" + data.key;
-  let decisions = {};  // from a position in the list to {kind, label}
+  let decisions = {};  // from a position in the list to {kind, label, sample}
   let matching = [];
   let page = 0;
 
@@ -37,12 +37,18 @@
   }
 
   function decide(place, kind, label) {
-    if (kind) decisions[place] = { kind, label };
+    if (kind) decisions[place] = { kind, label, sample: find("sample").value };
     else delete decisions[place];
   }
 
   function certainty(probability) {
     return probability > 0.999 ? "> 99.9 %" : `${(100 * probability).toFixed(1)} %`;
+  }
+
+  // The label to offer for a row that is marked as wrong: another class than the given one.
+  function alternative(place) {
+    if (data.suggested[place] !== data.given[place]) return data.suggested[place];
+    return data.given[place] === 0 ? 1 : 0;
   }
 
   function card(place) {
@@ -60,7 +66,8 @@
       element.append(image);
     }
     const claim = make("div", undefined, "claim");
-    claim.append("labelled ", make("b", given), ", probably ", make("b", suggested));
+    claim.append("labelled ", make("b", given));
+    if (suggested !== given) claim.append(", probably ", make("b", suggested));
     const meta = make("div", undefined, "meta");
     meta.append(make("span", data.names.length ? data.names[place] : `row ${data.rows[place]}`, "name"), make("span", `wrong: ${certainty(data.wrong[place])}`));
     element.append(claim, meta);
@@ -82,7 +89,7 @@
       option.value = code;
       label.append(option);
     });
-    label.value = decision && decision.kind === "wrong" ? decision.label : data.suggested[place];
+    label.value = decision && decision.kind === "wrong" ? decision.label : alternative(place);
     label.hidden = !decision || decision.kind !== "wrong";
     label.onchange = () => { decide(place, "wrong", Number(label.value)); store(); };
     for (const kind of KINDS) {
@@ -119,10 +126,15 @@
 
   function filter() {
     const given = find("given").value, suggested = find("suggested").value, decided = find("decided").value;
+    const random = find("sample").value === "random";
     matching = [];
-    data.rows.forEach((_, place) => {
+    // By suspicion; random rows stay in the order in which they were drawn.
+    const places = data.rows.map((_, place) => place);
+    if (!random) places.sort((a, b) => data.rank[a] - data.rank[b]);
+    places.forEach((place) => {
       const kind = decisions[place] ? decisions[place].kind : "none";
-      if ((given === "" || data.given[place] === Number(given)) &&
+      if ((random ? place < data.random : data.flagged[place]) &&
+          (given === "" || data.given[place] === Number(given)) &&
           (suggested === "" || data.suggested[place] === Number(suggested)) &&
           (decided === "" || kind === decided)) matching.push(place);
     });
@@ -144,12 +156,12 @@
   }
 
   function download() {
-    const lines = ["row,given,suggested,probability_wrong,decision,label"];
+    const lines = ["row,given,suggested,probability_wrong,decision,label,sample"];
     for (const place of Object.keys(decisions).map(Number).sort((a, b) => a - b)) {
-      const { kind, label } = decisions[place];
+      const { kind, label, sample } = decisions[place];
       const names = [data.given[place], data.suggested[place]].map((code) => data.classes[code]);
       const corrected = kind === "wrong" ? data.classes[label] : "";
-      lines.push([data.rows[place], ...names, data.wrong[place], kind, corrected].map(cell).join(","));
+      lines.push([data.rows[place], ...names, data.wrong[place], kind, corrected, sample].map(cell).join(","));
     }
     const link = make("a");
     link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
@@ -159,9 +171,10 @@
   }
 
   if (!data.images.length) find("cards").classList.add("rows");
+  if (!data.flagged.some(Boolean)) find("sample").value = "random";
   fillSelect(find("given"), data.given);
   fillSelect(find("suggested"), data.suggested);
-  for (const id of ["given", "suggested", "decided"]) find(id).onchange = filter;
+  for (const id of ["sample", "given", "suggested", "decided"]) find(id).onchange = filter;
   for (const button of document.querySelectorAll(".pairs button")) {
     button.onclick = () => {
       const pressed = button.getAttribute("aria-pressed") === "true";
@@ -176,7 +189,7 @@
   }
   find("previous").onclick = () => { page -= 1; show(); };
   find("next").onclick = () => { page += 1; show(); };
-  find("all-wrong").onclick = () => { for (const place of visible()) decide(place, "wrong", data.suggested[place]); store(); show(); };
+  find("all-wrong").onclick = () => { for (const place of visible()) decide(place, "wrong", alternative(place)); store(); show(); };
   find("clear").onclick = () => { for (const place of visible()) decide(place); store(); show(); };
   find("download").onclick = download;
   store();

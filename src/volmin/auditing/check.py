@@ -1,0 +1,277 @@
+"""What decisions about the true labels of some rows say about all rows.
+
+Decisions settle what the labels alone cannot: which reading of hard examples is right, and how many labels are wrong.
+
+- For rows drawn at random, the noise rate is estimated by prediction-powered inference: the mean over all rows of the
+  probability ``w`` that a label is wrong, plus the mean over the decided rows of ``wrong - w``. It is unbiased whether
+  or not ``w`` is right, and its interval is the narrower, the better ``w`` is.
+- For flagged rows, which were not drawn at random, it rests on a model: a decision is a Bernoulli observation of
+  probability ``sigmoid(logit(w_g) + b)``, with the sharpness g of the reading and a shift b. The posterior of (g, b) on
+  a grid gives the noise rate and its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import stats
+from scipy.special import expit, gammaln, log_expit, logit
+
+from volmin import readings
+from volmin._typing import Array, Labels, Mask
+
+if TYPE_CHECKING:
+    from volmin.auditing.result import AuditResult
+
+Sample = Literal["random", "flagged"]
+
+SHARPNESSES = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, math.inf)
+"""Readings among which decisions choose."""
+SHIFTS = np.linspace(-3, 3, 25)
+"""Shifts of the log-odds of a wrong label, with a standard normal prior."""
+
+MODEL_ROWS = 20_000
+"""Rows over which the model's noise rate is averaged."""
+
+FEW_DECISIONS = 30
+"""With fewer decisions, the interval is that of the counted share, which needs no normal approximation."""
+
+SETTLED_WIDTH = 0.05
+"""Width of the interval of the noise rate at which the question of how many labels are wrong counts as settled."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Comparison of an audit with known true labels.
+
+    Attributes:
+        rows: Number of rows with a known true label.
+        sample: How these rows were drawn: at "random", or among the "flagged".
+        noise_rate: Share of wrong labels among these rows.
+        noise_range: Interval of the share of wrong labels among all rows, after these decisions.
+        noise_rate_estimate: Estimate of that share.
+        correct_range: Interval of the share of correct labels among the flagged; None without flagged rows.
+        reading_probabilities: Posterior probability of each of ``sharpness``; empty for an audit that was loaded.
+        sharpness: Readings that were compared, from class-dependent (1) to one right label (inf).
+        more_decisions: Number of further decisions about random rows after which the interval of the noise rate is
+            expected to be ``SETTLED_WIDTH`` wide; 0 if it is already.
+        transition: (C, C) shares of given labels by true class among these rows; NaN for classes without any.
+        transition_error: Relative L1 distance of the audit's T from ``transition``, over the classes that have rows.
+        flagged: Number of these rows that are flagged.
+        precision: Share of the flagged rows whose label is wrong; NaN if none is flagged.
+        recall: Share of the wrong labels that are flagged; NaN if none is wrong.
+        suggestion_accuracy: Share of the flagged rows whose suggested label is the true one; NaN if none is flagged.
+        updated: (C, C) the audit's T, corrected by these rows. Valid only if they were drawn at random.
+        strength: Weight of the audit's T in that correction, in rows per class.
+        updated_noise_rate: Share of wrong labels according to ``updated``.
+    """
+
+    rows: int
+    sample: Sample
+    noise_rate: float
+    noise_range: tuple[float, float]
+    noise_rate_estimate: float
+    correct_range: tuple[float, float] | None
+    reading_probabilities: Array
+    sharpness: tuple[float, ...]
+    more_decisions: int
+    transition: Array
+    transition_error: float
+    flagged: int
+    precision: float
+    recall: float
+    suggestion_accuracy: float
+    updated: Array
+    strength: float
+    updated_noise_rate: float
+
+
+def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, sample: Sample | None) -> Check:
+    """The comparison of an audit with the true labels of some rows.
+
+    Args:
+        result: The audit.
+        known: (N,) whether the true label of a row is known.
+        truth: (n,) true labels of the known rows.
+        fdr: As in ``AuditResult.issues``.
+        sample: How the known rows were drawn; None to infer it.
+    """
+    given, suggested = result.codes[known], result.suggested_codes[known]
+    flags = np.zeros(len(result), dtype=bool)
+    flags[result.issues(fdr)] = True
+    sample = sample or guessed_sample(flags, known)
+    flagged, wrong = flags[known], given != truth
+    level = result.sampling.level if result.sampling else 0.95
+    posterior = Posterior.of(result, known, wrong)
+    if sample == "random":
+        estimate, low, high = powered_rate(1 - result.quality, known, wrong, level)
+    else:
+        estimate, low, high = posterior.noise_rate(level)
+    counts = np.zeros_like(result.transition)
+    np.add.at(counts, (given, truth), 1)
+    seen = counts.sum(axis=0) > 0
+    shares = np.divide(counts, counts.sum(axis=0), out=np.full_like(counts, np.nan), where=seen)
+    updated, strength = update_transition(result.transition, counts)
+    return Check(
+        rows=len(truth),
+        sample=sample,
+        noise_rate=float(wrong.mean()),
+        noise_range=(low, high),
+        noise_rate_estimate=estimate,
+        correct_range=counted_interval(int((~wrong[flagged]).sum()), int(flagged.sum()), level),
+        reading_probabilities=posterior.of_sharpness(),
+        sharpness=posterior.sharpness,
+        more_decisions=more_decisions(1 - result.quality, level, len(truth) if sample == "random" else 0, high - low),
+        transition=shares,
+        transition_error=float(np.abs(shares - result.transition)[:, seen].sum() / shares[:, seen].sum()),
+        flagged=int(flagged.sum()),
+        precision=_mean(wrong[flagged]),
+        recall=_mean(flagged[wrong]),
+        suggestion_accuracy=_mean(suggested[flagged] == truth[flagged]),
+        updated=updated,
+        strength=strength,
+        updated_noise_rate=float(1 - result.class_priors @ updated.diagonal()),
+    )
+
+
+def guessed_sample(flags: Mask, known: Mask) -> Sample:
+    """How the decided rows were drawn: as flagged ones if all are flagged and chance would hardly have chosen them."""
+    decided = flags[known]
+    return "flagged" if decided.all() and flags.mean() ** len(decided) < 0.01 else "random"
+
+
+def powered_rate(probability_wrong: Array, known: Mask, wrong: Mask, level: float) -> tuple[float, float, float]:
+    """Estimate and interval of the share of wrong labels from rows drawn at random (prediction-powered inference).
+
+    Args:
+        probability_wrong: (N,) estimated probabilities that the labels are wrong.
+        known: (N,) whether a row was decided.
+        wrong: (n,) whether the labels of the decided rows are wrong.
+        level: Nominal coverage.
+    """
+    n, counted = len(wrong), float(wrong.mean())
+    exact = counted_interval(int(wrong.sum()), n, level)
+    if n < FEW_DECISIONS or n == len(known):
+        return counted, *(exact if exact is not None else (0.0, 1.0))
+    w = probability_wrong[known]
+    # The weight of the predictions that minimises the variance; predictions that do not help get none.
+    power = float(np.clip(np.cov(w, wrong)[0, 1] / max(w.var(ddof=1), 1e-12), 0, 1))
+    residuals = wrong - power * w
+    estimate = power * float(probability_wrong.mean()) + float(residuals.mean())
+    # Two imagined rows, one wrong and one right, keep the error from vanishing where all decisions agree.
+    spread = np.concatenate([residuals, [residuals.mean() + 1, residuals.mean() - 1]]).std(ddof=1)
+    reach = float(stats.t.ppf((1 + level) / 2, n - 1) * spread * math.sqrt((1 - n / len(known)) / n))
+    return float(np.clip(estimate, 0, 1)), max(0.0, estimate - reach), min(1.0, estimate + reach)
+
+
+def more_decisions(probability_wrong: Array, level: float, done: int, width: float) -> int:
+    """Further decisions about random rows that make the interval of the noise rate ``SETTLED_WIDTH`` wide."""
+    if done and width <= SETTLED_WIDTH:
+        return 0
+    variance = float((probability_wrong * (1 - probability_wrong)).mean())
+    if done:
+        needed = done * (width / SETTLED_WIDTH) ** 2
+    else:
+        needed = 4 * variance * (stats.norm.ppf((1 + level) / 2) / SETTLED_WIDTH) ** 2
+    return min(len(probability_wrong), max(FEW_DECISIONS, math.ceil(needed))) - done
+
+
+def counted_interval(count: int, total: int, level: float) -> tuple[float, float] | None:
+    """Clopper–Pearson interval of a share; None without observations."""
+    if total == 0:
+        return None
+    tail = (1 - level) / 2
+    low = float(stats.beta.ppf(tail, count, total - count + 1)) if count else 0.0
+    high = float(stats.beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
+    return low, high
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Posterior of sharpness and shift after decisions, on a grid.
+
+    Attributes:
+        sharpness: (G,) readings.
+        weights: (G, B) posterior probabilities.
+        rates: (G, B) noise rates.
+    """
+
+    sharpness: tuple[float, ...]
+    weights: Array
+    rates: Array
+
+    @classmethod
+    def of(cls, result: AuditResult, known: Mask, wrong: Mask) -> Posterior:
+        """The posterior after decisions; arguments as in ``powered_rate``."""
+        sample = np.arange(0, len(result), -(-len(result) // MODEL_ROWS))
+        rows = np.flatnonzero(known)
+        sharpness, decided, every = _log_odds_by_reading(result, rows, sample)
+        signs = np.where(wrong, 1.0, -1.0)
+        evidence = log_expit(signs * (decided[:, None, :] + SHIFTS[:, None])).sum(axis=2) - SHIFTS**2 / 2
+        weights = np.exp(evidence - evidence.max())
+        rates = np.stack([expit(odds + SHIFTS[:, None]).mean(axis=1) for odds in every])
+        return cls(sharpness, weights / weights.sum(), rates)
+
+    def of_sharpness(self) -> Array:
+        """(G,) posterior probabilities of the readings; empty if only one was compared."""
+        return self.weights.sum(axis=1) if len(self.sharpness) > 1 else np.empty(0)
+
+    def noise_rate(self, level: float) -> tuple[float, float, float]:
+        """Mean and interval of the noise rate."""
+        order = self.rates.argsort(axis=None)
+        rates, cumulated = self.rates.ravel()[order], self.weights.ravel()[order].cumsum()
+        low, high = (
+            rates[min(np.searchsorted(cumulated, q), len(rates) - 1)] for q in ((1 - level) / 2, (1 + level) / 2)
+        )
+        return float((self.rates * self.weights).sum()), float(low), float(high)
+
+
+def _log_odds_by_reading(result: AuditResult, rows: Labels, sample: Labels) -> tuple[tuple[float, ...], Array, Array]:
+    """Readings, and (G, n) log-odds that labels are wrong under each of them, of the decided and of sampled rows."""
+    if result.clean_probs is None or result.readings is None or result.readings.transition is None:
+        sharpness = (result.readings.sharpness if result.readings else 1.0,)
+        wrong = (1 - result.quality)[None]
+        return sharpness, _logit(wrong[:, rows]), _logit(wrong[:, sample])
+    T, clean = result.readings.transition, result.clean_probs
+    decided, every = (
+        np.stack([_logit(1 - readings.read(result.codes[chosen], clean[chosen], T, g).quality) for g in SHARPNESSES])
+        for chosen in (rows, sample)
+    )
+    return SHARPNESSES, decided, every
+
+
+def _logit(probs: Array) -> Array:
+    # A decision against a certain label must not have probability zero.
+    return logit(np.clip(probs, 0.005, 0.995))
+
+
+def update_transition(T: Array, counts: Array) -> tuple[Array, float]:
+    """Correct T by counted labels.
+
+    Column j of T is the mean of a Dirichlet prior worth ``strength`` rows. The strength maximises the likelihood of
+    the counts (empirical Bayes), so a T that the counts contradict gets little weight.
+
+    Args:
+        T: (C, C) transition matrix.
+        counts: (C, C) numbers of rows by given label and true class.
+
+    Returns:
+        (C, C) corrected transition matrix, and the strength.
+    """
+    floor = 1e-3 / len(T)
+    prior = np.maximum(T, floor)
+    prior /= prior.sum(axis=0)
+
+    def log_evidence(strength: float) -> float:
+        gained = gammaln(strength * prior + counts) - gammaln(strength * prior)
+        return float(gained.sum() + (gammaln(strength) - gammaln(strength + counts.sum(axis=0))).sum())
+
+    strength = max(np.geomspace(1, 1e4, 81), key=log_evidence)
+    return (strength * prior + counts) / (strength + counts.sum(axis=0)), float(strength)
+
+
+def _mean(flags: Mask) -> float:
+    return float(flags.mean()) if len(flags) else float("nan")

@@ -1,0 +1,147 @@
+"""Cross-fitting: posteriors of each row from models that were not trained on its label."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from volmin._typing import AnyArray, Array, Labels, Mask
+from volmin.progress import Progress, tracked
+from volmin.training import Record, thread_limit
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Posteriors of one model for rows that it was not trained on.
+
+    Attributes:
+        probs: (R, N, C) posteriors for each of R repetitions of the cross-fitting.
+        clean: Whether they are posteriors of the clean label, from a model with its own T.
+        histories: Records of a network per epoch, for each fold; empty for other models.
+    """
+
+    probs: Array
+    clean: bool = False
+    histories: list[list[Record]] = field(default_factory=list)
+
+
+def cross_fit(
+    models: Mapping[str, Any],
+    x: AnyArray,
+    labels: Labels,
+    num_classes: int,
+    *,
+    folds: int,
+    repeats: int = 1,
+    random_state: int,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> dict[str, HeldOut]:
+    """Fit a copy of every model for each fold on the other folds, and predict the fold with it.
+
+    All models use the same folds. The fits run on all cores, each with ``threads`` threads.
+
+    Args:
+        models: scikit-learn classifiers by name. One with a ``transition_matrix_`` predicts the *clean* label.
+        x: (N, ...) features.
+        labels: (N,) labels in ``0 .. num_classes - 1``.
+        num_classes: Number of classes C.
+        folds: Number of folds, at least 2.
+        repeats: Number of repetitions, each with folds of its own.
+        random_state: Random seed of the folds and of every model whose ``random_state`` is None.
+        threads: Number of threads of each fit.
+        progress: Callback that is called after each fit.
+    """
+    flat = np.ascontiguousarray(x).reshape(len(x), -1)
+    generator = np.random.default_rng(random_state)
+    copy_of = first_copies(flat)
+    fold = np.stack([assign_folds(labels, copy_of, folds, generator) for _ in range(repeats)])
+    tasks = [
+        (repeat, k, name, int(generator.integers(2**31)))
+        for repeat in range(repeats)
+        for k in range(folds)
+        for name in models
+    ]
+
+    def fit_one(repeat: int, k: int, name: str, seed: int) -> tuple[Array, bool, list[Record]]:
+        # scikit-learn accepts matrices only; a user's network may need the original shape.
+        shaped = x if getattr(_last_step(models[name]), "network", None) is not None else flat
+        return _fit_and_predict(models[name], shaped, labels, fold[repeat] == k, num_classes, seed, threads)
+
+    probs = {name: np.zeros((repeats, len(labels), num_classes)) for name in models}
+    clean, histories = dict.fromkeys(models, False), {name: list[list[Record]]() for name in models}
+    results = _run(fit_one, tasks, workers=max(1, cpu_count() // threads))
+    found = zip(tasks, results, strict=True)
+    for (repeat, k, name, _), (predicted, is_clean, history) in tracked(found, "cross-fitting", len(tasks), progress):
+        probs[name][repeat, fold[repeat] == k] = predicted
+        clean[name] = is_clean
+        if history:
+            histories[name].append(history)
+    return {name: HeldOut(probs[name], clean[name], histories[name]) for name in models}
+
+
+def _run(function: Any, tasks: list[tuple[Any, ...]], workers: int) -> Iterator[Any]:
+    """Results in the order of the tasks, as they become ready; in this process if there is one worker."""
+    if workers == 1:
+        return (function(*task) for task in tasks)
+    return iter(Parallel(n_jobs=workers, return_as="generator")(delayed(function)(*task) for task in tasks))
+
+
+def _fit_and_predict(
+    model: Any, x: AnyArray, labels: Labels, held_out: Mask, num_classes: int, seed: int, threads: int
+) -> tuple[Array, bool, list[Record]]:
+    """Posteriors of the held-out rows, whether they are of the clean label, and the history of a network."""
+    with thread_limit(threads), threadpool_limits(threads), warnings.catch_warnings():
+        # A model that has not converged is judged by its held-out likelihood like any other.
+        warnings.filterwarnings("ignore", "lbfgs failed to converge|.*did not converge")
+        fitted = _seeded(clone(model), seed).fit(x[~held_out], labels[~held_out])
+        last = _last_step(fitted)
+        probs = np.zeros((int(held_out.sum()), num_classes))
+        probs[:, last.classes_] = np.asarray(fitted.predict_proba(x[held_out]), dtype=np.float64)
+    return probs, getattr(last, "transition_matrix_", None) is not None, getattr(last, "history_", [])
+
+
+def assign_folds(labels: Labels, copy_of: Labels, folds: int, generator: np.random.Generator) -> Labels:
+    """(N,) fold of each row, such that classes are spread evenly and identical rows are in one fold.
+
+    Args:
+        labels: (N,) labels.
+        copy_of: (N,) first row that is identical to each row, usually the row itself.
+        folds: Number of folds.
+        generator: Random generator of the order within a class.
+    """
+    originals = np.unique(copy_of)
+    order = generator.permutation(originals)
+    order = order[labels[order].argsort(kind="stable")]
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(order)) % folds
+    return fold[copy_of]
+
+
+def first_copies(x: AnyArray) -> Labels:
+    """(N,) first row that is identical to each row.
+
+    A copy of a row in the training folds would reveal its label. Where most rows are repeated, as with a few
+    categorical features, they are different examples with the same features, and each row counts as its own original.
+    """
+    keys = x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return first[inverse] if len(first) >= len(x) / 2 else np.arange(len(x))
+
+
+def _seeded(model: Any, seed: int) -> Any:
+    """The model with ``seed`` in place of every ``random_state`` of None."""
+    parts = {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "random_state"}
+    return model.set_params(**{name: seed for name, value in parts.items() if value is None})
+
+
+def _last_step(model: Any) -> Any:
+    return model[-1] if isinstance(model, Pipeline) else model

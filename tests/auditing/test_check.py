@@ -1,0 +1,138 @@
+"""What decisions about some labels say about all of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import volmin
+from volmin.auditing.check import counted_interval, guessed_sample, more_decisions, powered_rate
+from volmin.exceptions import InputError
+
+ROWS = 4000
+
+
+@pytest.fixture(scope="module")
+def population():
+    """Labels of which 20 % are wrong, and probabilities of that which are informative but too low."""
+    generator = np.random.default_rng(0)
+    risk = generator.beta(0.5, 2, ROWS)
+    return risk, risk / 2, generator.random(ROWS) < risk
+
+
+def decisions(wrong, count, generator):
+    known = np.zeros(len(wrong), dtype=bool)
+    known[generator.permutation(len(wrong))[:count]] = True
+    return known, wrong[known]
+
+
+@pytest.mark.parametrize("count", [20, 100, 300])
+def test_interval_of_random_decisions_covers_although_the_probabilities_are_wrong(population, count):
+    _, stated, wrong = population
+    generator = np.random.default_rng(1)
+    hits, widths = 0, []
+    for _ in range(300):
+        estimate, low, high = powered_rate(stated, *decisions(wrong, count, generator), level=0.95)
+        assert low <= estimate <= high
+        hits += low <= wrong.mean() <= high
+        widths.append(high - low)
+    assert hits >= 0.92 * 300
+    if count == 300:
+        lows, highs = zip(
+            *(counted_interval(int(300 * wrong.mean()), 300, 0.95) or (0, 1) for _ in range(2)), strict=True
+        )
+        assert np.mean(widths) < highs[0] - lows[0]
+
+
+def test_decisions_that_all_agree_leave_an_interval():
+    known = np.zeros(1000, dtype=bool)
+    known[:50] = True
+    _, low, high = powered_rate(np.zeros(1000), known, np.zeros(50, dtype=bool), level=0.95)
+    assert low == 0
+    assert 0.02 < high < 0.15
+
+
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_counted_interval_contains_the_share(count, more):
+    low, high = counted_interval(count, count + more, 0.9) or (2, -1)
+    assert 0 <= low <= count / (count + more) <= high <= 1
+
+
+def test_flagged_decisions_are_told_from_random_ones():
+    flags = np.arange(100) < 20
+    known = np.zeros(100, dtype=bool)
+    known[:10] = True
+    assert guessed_sample(flags, known) == "flagged"
+    known[90] = True
+    assert guessed_sample(flags, known) == "random"
+
+
+def test_number_of_further_decisions_falls_as_the_interval_narrows():
+    unsure = np.full(10_000, 0.2)
+    assert more_decisions(unsure, 0.95, 0, 1.0) > 500
+    assert more_decisions(unsure, 0.95, 400, 0.08) < more_decisions(unsure, 0.95, 200, 0.12)
+    assert more_decisions(unsure, 0.95, 1000, 0.05) == 0
+
+
+class HardLabels:
+    """Examples with one right label each; labels of hard ones are often wrong."""
+
+    def __init__(self):
+        generator = np.random.default_rng(4)
+        self.clean = generator.integers(0, 3, 3000)
+        other = (self.clean + generator.integers(1, 3, 3000)) % 3
+        doubt = np.where(generator.random(3000) < 0.4, generator.uniform(0.05, 0.4, 3000), 0.002)
+        probs = np.full((3000, 3), 1e-3)
+        probs[np.arange(3000), other] += doubt
+        probs[np.arange(3000), self.clean] += 1 - doubt
+        self.labels = np.where(generator.random(3000) < doubt, other, self.clean)
+        self.audit = volmin.audit(self.labels, probs=probs / probs.sum(axis=1, keepdims=True), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def hard():
+    return HardLabels()
+
+
+def known_labels(hard, rows):
+    clean = np.full(len(hard.labels), np.nan)
+    clean[rows] = hard.clean[rows]
+    return clean
+
+
+def test_random_decisions_choose_the_right_reading(hard):
+    rows = np.random.default_rng(0).permutation(3000)[:200]
+    check = hard.audit.check(known_labels(hard, rows))
+    assert check.sample == "random"
+    low, high = check.noise_range
+    assert low <= (hard.labels != hard.clean).mean() <= high
+    assert high - low < hard.audit.noise_range[1] - hard.audit.noise_range[0]
+    by_sharpness = dict(zip(check.sharpness, check.reading_probabilities, strict=True))
+    assert by_sharpness[1.0] < 0.01
+    assert sum(by_sharpness.values()) == pytest.approx(1)
+
+
+def test_flagged_decisions_state_the_share_of_correct_labels(hard):
+    rows = hard.audit.issues()[:80]
+    check = hard.audit.check(known_labels(hard, rows))
+    assert check.sample == "flagged"
+    assert check.correct_range is not None
+    low, high = check.correct_range
+    assert low <= (hard.labels[rows] == hard.clean[rows]).mean() <= high
+    assert check.noise_range[0] <= check.noise_rate_estimate <= check.noise_range[1]
+
+
+def test_saved_audit_can_be_checked(hard, tmp_path):
+    hard.audit.save(tmp_path)
+    again = volmin.Audit.load(tmp_path)
+    rows = np.random.default_rng(0).permutation(3000)[:200]
+    clean = [str(hard.clean[row]) if row in set(rows.tolist()) else None for row in range(3000)]
+    check = again.check(clean)
+    assert check.noise_range == pytest.approx(hard.audit.check(known_labels(hard, rows)).noise_range)
+    assert [finding.code for finding in again.findings] == [finding.code for finding in hard.audit.findings]
+    assert list(again.judges) == list(hard.audit.judges)
+
+
+def test_unknown_sample_is_rejected(hard):
+    with pytest.raises(InputError, match="random, flagged"):
+        hard.audit.check(known_labels(hard, [0]), sample="all")

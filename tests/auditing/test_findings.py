@@ -1,0 +1,61 @@
+"""Findings have stable codes and appear where their cause is present."""
+
+import numpy as np
+import pytest
+
+import volmin
+from volmin import noise
+
+
+def codes(audit):
+    return {finding.code for finding in audit.findings}
+
+
+def posteriors(h, T, generator):
+    probs = h @ T.T
+    return probs, (generator.random((len(h), 1)) < probs.cumsum(axis=1)).argmax(axis=1)
+
+
+def test_class_dependent_noise_of_separable_classes_has_no_finding():
+    generator = np.random.default_rng(0)
+    h = np.eye(4)[generator.integers(0, 4, 3000)] * 0.99 + 0.0025
+    probs, labels = posteriors(h, noise.pair(4, 0.2), generator)
+    audit = volmin.audit(labels, probs=probs, random_state=0)
+    assert codes(audit) == set()
+    assert audit.judges[0].name == "given probabilities"
+    assert audit.judges[0].agreement == pytest.approx((probs.argmax(axis=1) == labels).mean())
+
+
+def test_unsure_model_is_named_and_the_range_reaches_zero():
+    generator = np.random.default_rng(0)
+    h = generator.dirichlet(np.full(4, 2.0), size=4000)
+    probs, labels = posteriors(h, noise.symmetric(4, 0.1), generator)
+    audit = volmin.audit(labels, probs=probs, random_state=0)
+    assert "weak_judge" in codes(audit)
+    low, high = audit.noise_range
+    assert low <= 0.1 <= high
+    assert "weak_judge: " in audit.summary()
+
+
+def test_model_without_skill_is_named():
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 600)
+    audit = volmin.audit(labels, features=generator.normal(size=(600, 2)), model="logistic", random_state=0)
+    assert "weak_judge" in codes(audit)
+
+
+def test_two_classes_rare_classes_and_copies_are_named():
+    generator = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [100, 100, 2])
+    x = generator.normal(size=(202, 3)) + 5 * labels[:, None]
+    x[:30] = x[30:60]
+    with pytest.warns(UserWarning, match="fewer than"):
+        audit = volmin.audit(labels, features=x, model="logistic", random_state=0)
+    assert {"two_classes", "rare_classes", "duplicates"} <= codes(audit)
+
+
+def test_probabilities_of_training_rows_are_named():
+    labels = np.arange(300) % 3
+    with pytest.warns(UserWarning, match="trained on these labels"):
+        audit = volmin.audit(labels, probs=np.eye(3)[labels] * 0.97 + 0.01, random_state=0)
+    assert "in_sample_probabilities" in codes(audit)
