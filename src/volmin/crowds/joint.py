@@ -1,0 +1,106 @@
+"""VolMinNet with a T for each annotator and a linear classifier, fitted by L-BFGS.
+
+The classifier h and all matrices minimise, with S the stack of the matrices,
+
+    mean over answers of -log (T[m] h(x))[y]  +  lam * log volume of S  +  ridge / 2 |weights|^2  +  prior of T[m].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from torch import Tensor
+
+from volmin._typing import Array, Labels
+from volmin.crowds.answers import Answers
+from volmin.crowds.head import Features
+from volmin.crowds.transitions import AnnotatorTransitions, stacked
+from volmin.transition import log_volume
+
+MOST_ITEMS = 20_000
+"""Largest number of items of the joint fit, which is a start for EM on all of them."""
+
+RIDGE_DIVISORS = (1, 3, 10, 30, 100)
+"""Candidates for the ridge penalty, relative to that of a regression on the votes, which needs a stronger one."""
+
+SHRINKAGE = 4.0
+"""Precision of the Gaussian prior on the deviations of an annotator's matrix from the pooled one."""
+
+
+@dataclass(frozen=True)
+class JointFit:
+    """A linear classifier and a T for each annotator.
+
+    Attributes:
+        weights: (D, C) weights of the classifier.
+        transitions: (M, R, C) matrices.
+    """
+
+    weights: Array
+    transitions: Array
+
+    def posteriors(self, x: Features) -> Array:
+        """(N, C) posteriors of the clean label for features with a last column of ones."""
+        return softmax(x @ self.weights.astype(x.dtype), axis=1)
+
+    def mean_log_likelihood(self, answers: Answers, x: Features) -> float:
+        """Mean log-probability of an answer, given the features alone."""
+        h = self.posteriors(x)[answers.item]
+        return float(np.log((h * self.transitions[answers.annotator, answers.label]).sum(axis=1) + 1e-12).mean())
+
+
+def choose_ridge(answers: Answers, x: Features, fold: Labels, strongest: float, lam: float) -> float:
+    """The ridge penalty, at most ``strongest``, under which the answers to items of the first fold are most likely."""
+    fitted, held_out = (_sample(rows) for rows in (np.flatnonzero(fold != 0), np.flatnonzero(fold == 0)))
+    best, best_score = strongest, -np.inf
+    for divisor in RIDGE_DIVISORS:
+        found = fit_jointly(answers.take(fitted), x[fitted], strongest / divisor, lam, max_iterations=100)
+        score = found.mean_log_likelihood(answers.take(held_out), x[held_out])
+        if score <= best_score:
+            break
+        best, best_score = strongest / divisor, score
+    return best
+
+
+def fit_jointly(answers: Answers, x: Features, ridge: float, lam: float, max_iterations: int = 200) -> JointFit:
+    """Fit the classifier and all matrices together.
+
+    Args:
+        answers: Answers of all annotators.
+        x: (N, D) standardised features with a last column of ones, which is not penalised.
+        ridge: Weight of the penalty on the classifier's weights.
+        lam: Weight of the log volume.
+        max_iterations: Limit of L-BFGS iterations.
+    """
+    rows = _sample(np.arange(answers.num_items))
+    answers, x = answers.take(rows), x[rows]
+    features = torch.as_tensor(x)
+    item, annotator, label = (torch.as_tensor(part) for part in (answers.item, answers.annotator, answers.label))
+    C, A = answers.num_classes, max(1, len(answers))
+    matrices = AnnotatorTransitions(C, answers.num_annotators, abstains=answers.num_labels > C)
+    weights = torch.zeros(x.shape[1], C, requires_grad=True)
+    parameters = [weights, *matrices.parameters()]
+    optimizer = torch.optim.LBFGS(parameters, max_iter=max_iterations, history_size=20, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        T = matrices()
+        h = (features @ weights).softmax(dim=1)
+        likelihood = (h[item] * T[annotator, label]).sum(1)
+        penalty = ridge / 2 * weights[:-1].square().sum() + SHRINKAGE / A * matrices.penalty()
+        value = -(likelihood + 1e-12).log().mean() + lam * log_volume(stacked(T)) + penalty
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)  # pyright: ignore[reportArgumentType]
+    with torch.no_grad():
+        return JointFit(weights.numpy().astype(np.float64), matrices().numpy().astype(np.float64))
+
+
+def _sample(items: Labels) -> Labels:
+    """Evenly spread items, at most ``MOST_ITEMS``."""
+    return items if len(items) <= MOST_ITEMS else items[np.linspace(0, len(items) - 1, MOST_ITEMS).astype(np.int64)]

@@ -1,0 +1,87 @@
+"""Estimates of the matrices and the consensus, against the truth of simulated crowds."""
+
+import numpy as np
+import pytest
+
+from volmin.crowds import Answers, dawid_skene, fit_crowd, vote_shares
+
+
+def error(T, estimate):
+    """Mean over annotators of the relative L1 error."""
+    return float(np.mean(np.abs(T - estimate).sum(axis=(1, 2)) / T.sum(axis=(1, 2))))
+
+
+def test_dawid_skene_finds_matrices_and_labels(crowd):
+    data = crowd(num_items=3000, per_item=5)
+    answers = Answers.from_matrix(data.matrix, 3)
+    posteriors, T, prior = dawid_skene(answers)
+    assert error(data.T, T) < 0.12
+    assert np.allclose(prior, posteriors.mean(axis=0))
+    voted = vote_shares(answers).argmax(axis=1)
+    assert (posteriors.argmax(axis=1) == data.clean).mean() > (voted == data.clean).mean()
+
+
+@pytest.mark.parametrize(
+    ("per_item", "independent"), [(1, False), (2, True), pytest.param(5, True, marks=pytest.mark.slow)]
+)
+def test_error_is_at_most_half_of_dawid_skene(crowd, per_item, independent):
+    """Where the answers to an item do not determine its label, features and volume do."""
+    data = crowd(per_item=per_item, independent=independent)
+    answers = Answers.from_matrix(data.matrix, 3)
+    found = fit_crowd(answers, data.x)
+    assert error(data.T, found.transitions) < 0.5 * error(data.T, dawid_skene(answers, pseudo_count=0.01)[1])
+    if independent:
+        assert found.weight == 0
+
+
+def test_answers_to_one_label_have_full_weight(crowd):
+    data = crowd(per_item=4)
+    answers = Answers.from_matrix(data.matrix, 3)
+    found = fit_crowd(answers, data.x)
+    assert found.weight >= 0.7
+    posteriors, T, _ = dawid_skene(answers)
+    assert error(data.T, found.transitions) < 1.1 * error(data.T, T)
+    accuracy = (found.clean_probs.argmax(axis=1) == data.clean).mean()
+    assert accuracy >= (posteriors.argmax(axis=1) == data.clean).mean()
+    assert np.allclose(found.clean_probs.sum(axis=1), 1)
+    assert np.allclose(found.transitions.sum(axis=1), 1)
+
+
+@pytest.mark.slow
+def test_rare_annotators_are_shrunk_towards_the_pooled_matrix(crowd):
+    data = crowd(per_item=3)
+    matrix = data.matrix.copy()
+    rows = np.flatnonzero(matrix[:, 0] >= 0)
+    matrix[rows[2:], 0] = -1  # two answers are left
+    found = fit_crowd(Answers.from_matrix(matrix, 3), data.x)
+    rare, common = (np.abs(found.transitions[m] - found.pooled).max() for m in (0, 1))
+    assert rare < common
+    assert error(data.T[:1], found.transitions[:1]) < 0.6
+
+
+@pytest.mark.slow
+def test_spammer_has_equal_columns(crowd):
+    data = crowd(per_item=3, spammers=1, num_items=2500)
+    T = fit_crowd(Answers.from_matrix(data.matrix, 3), data.x).transitions
+    assert np.ptp(T[0], axis=1).max() < 0.2
+    assert all(np.ptp(T[m], axis=1).max() > 0.3 for m in range(1, 5))
+
+
+def test_without_features_and_with_an_item_that_nobody_answered(crowd):
+    data = crowd(per_item=4)
+    matrix = data.matrix.copy()
+    matrix[7] = -1
+    found = fit_crowd(Answers.from_matrix(matrix, 3))
+    assert error(data.T, found.transitions) < 0.25
+    assert np.allclose(found.clean_probs[7], found.classifier_probs[7])
+
+
+@pytest.mark.slow
+def test_abstentions_get_a_row(crowd):
+    data = crowd(per_item=3)
+    generator = np.random.default_rng(1)
+    abstained = (data.matrix >= 0) & (generator.random(data.matrix.shape) < 0.2)
+    matrix = np.where(abstained, 3, data.matrix)
+    found = fit_crowd(Answers.from_matrix(matrix, 3, num_labels=4), data.x)
+    assert found.transitions.shape == (5, 4, 3)
+    assert found.transitions[:, 3].mean() == pytest.approx(0.2, abs=0.05)

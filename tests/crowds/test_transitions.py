@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from volmin import noise
+from volmin.crowds import AnnotatorTransitions, answers_nll, posterior_log_volume, stacked
+from volmin.exceptions import InputError
+from volmin.losses import forward_nll
+from volmin.transition import DominantTransition, log_volume
+
+
+def test_one_annotator_is_volminnet():
+    """Matrix, likelihood and volume of one annotator are exactly those of a single T."""
+    generator = torch.Generator().manual_seed(0)
+    single, one = DominantTransition(4), AnnotatorTransitions(4, 1)
+    assert [p.shape for p in one.parameters()] == [p.shape for p in single.parameters()]
+    with torch.no_grad():
+        single.w.copy_(torch.randn(4, 4, generator=generator))
+        one.pooled.w.copy_(single.w)
+    assert torch.equal(one()[0], single())
+    logits, y = torch.randn(20, 4, generator=generator), torch.randint(4, (20,), generator=generator)
+    assert torch.allclose(answers_nll(logits, one(), y[:, None]), forward_nll(logits, single(), y))
+    assert torch.equal(log_volume(stacked(one())), log_volume(single()))
+    assert one.penalty() == 0
+
+
+def test_deviation_reaches_a_spammer_and_keeps_columns_stochastic():
+    matrices = AnnotatorTransitions(3, 2)
+    assert matrices.deviations is not None
+    with torch.no_grad():
+        matrices.deviations[1, 0] = 20
+    T = matrices()
+    assert torch.allclose(T.sum(1), torch.ones(2, 3))
+    assert torch.allclose(T[0], matrices.pooled())
+    assert torch.allclose(T[1, 0], torch.ones(3), atol=1e-4)
+
+
+def test_abstentions_are_an_extra_row():
+    T = AnnotatorTransitions(3, 2, abstains=True)()
+    assert T.shape == (2, 4, 3)
+    assert torch.allclose(T.sum(1), torch.ones(2, 3))
+    assert (T.diagonal(dim1=1, dim2=2) > T[:, 3]).all()
+
+
+def test_volume_of_the_stack():
+    T = torch.tensor(np.stack([noise.pair(3, 0.3), noise.symmetric(3, 0.4)]))
+    W = T.reshape(6, 3)
+    expected = 0.5 * torch.logdet(W.T @ W / 2)
+    assert torch.allclose(log_volume(stacked(T)), expected, atol=1e-4)
+    assert torch.allclose(log_volume(stacked(T[:1].expand(5, -1, -1))), log_volume(T[0]), atol=1e-6)
+
+
+def test_volume_of_posteriors():
+    certain = one_hot(torch.arange(30) % 3, 3).double()
+    assert abs(posterior_log_volume(certain)) < 1e-5
+    T = torch.tensor(noise.pair(3, 0.3))
+    # H T' spans a volume that is smaller by |det T|.
+    assert torch.allclose(posterior_log_volume(certain @ T.T), -log_volume(T), atol=1e-4)
+
+
+def test_missing_answers_do_not_count():
+    generator = torch.Generator().manual_seed(0)
+    T = torch.tensor(np.stack([noise.pair(3, 0.2), noise.pair(3, 0.4)]))
+    logits = torch.randn(4, 3, generator=generator, dtype=torch.double)
+    y = torch.tensor([[0, -1], [1, 2], [-1, -1], [-1, 0]])
+    h = logits.softmax(1)
+    given = [(0, 0, 0), (1, 0, 1), (1, 1, 2), (3, 1, 0)]
+    expected = -sum(math.log(T[m, k] @ h[i]) for i, m, k in given) / 4
+    assert answers_nll(logits, T, y).item() == pytest.approx(expected)
+    empty = logits.clone().requires_grad_()
+    answers_nll(empty, T, torch.full((4, 2), -1)).backward()
+    assert empty.grad is not None
+    assert (empty.grad == 0).all()
+
+
+def test_bad_arguments():
+    logits, T = torch.zeros(4, 3), torch.eye(3).expand(2, 3, 3)
+    with pytest.raises(InputError, match="do not fit"):
+        answers_nll(logits, T, torch.zeros(4, 3, dtype=torch.long))
+    with pytest.raises(InputError, match=r"0\.\.2"):
+        answers_nll(logits, T, torch.full((4, 2), 3))
+    with pytest.raises(InputError, match="at least 1"):
+        AnnotatorTransitions(3, 0)
