@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from volmin import methods, networks
+from volmin.crowds import encode_matrix, several_annotators
 from volmin.data.loaders import TensorLoader
 from volmin.exceptions import InputError
 from volmin.progress import PlainProgress
@@ -52,6 +53,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         classes_: (C,) labels, in the order of the columns of ``predict_proba``.
         transition_matrix_: (C, C) ``T[i, j] = P(noisy = classes_[i] | clean = classes_[j])``, or None for a method
             without one.
+        transition_matrices_: (M, C, C) the T of each annotator, or None for a method without them.
         n_features_in_: Number of columns of X.
         history_: A record per epoch.
         method_: The trained ``volmin.methods.Method``.
@@ -87,14 +89,18 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> NoisyLabelClassifier:
-        """Train on rows X, (N, ...), and their noisy labels y, (N,), of any type."""
-        rows, labels = self._validated(X, y, dtype=np.float32)
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        """Train on rows X, (N, ...), and their noisy labels y, (N,), of any type.
+
+        With several annotators, y is (N, M) or a table with a column for each, with None, NaN or -1 where one gave no
+        label; the method must be one that learns a T for each of them, such as volminnet.
+        """
+        rows, codes = self._encoded(X, y)
         if len(self.classes_) < 2:
             raise InputError(f"y holds one class only ({self.classes_[0]!r}); a classifier needs at least two classes.")
         kind = methods.get(self.method)
         options = dict(self.options or {})
+        if codes.ndim == 2:
+            options |= self._annotator_options(kind, codes.shape[1])
         methods.check_options(kind, options)
         seed = int(check_random_state(self.random_state).randint(2**31))
         train, held_out = self._split(codes, seed)
@@ -120,7 +126,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             self.method_.double()
         with torch.no_grad():
             T = self.method_.transition()
+            matrices = self.method_.transitions()
         self.transition_matrix_ = None if T is None else T.cpu().double().numpy()
+        self.transition_matrices_ = None if matrices is None else matrices.cpu().double().numpy()
         self.n_iter_ = len(self.history_)
         return self
 
@@ -156,6 +164,29 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         given: list[Any] = [part.detach().cpu() if isinstance(part, torch.Tensor) else part for part in (X, *y)]
         features, labels = given[0], given[1:]
         return validate_data(self, features, *labels, allow_nd=self.network is not None, **settings)
+
+    def _encoded(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64]]:
+        """The rows, and their labels as class numbers: (N,), or (N, M) with -1 where an annotator gave none."""
+        if several_annotators(y) and np.shape(y)[1] > 1:
+            rows, found = self._validated(X, dtype=np.float32), encode_matrix(y)
+            if len(rows) != found.answers.num_items:
+                raise InputError(f"X has {len(rows)} rows, but y has {found.answers.num_items}.")
+            self.classes_, codes = found.classes, found.answers.matrix()
+            answered = (codes >= 0).any(axis=1)
+            return rows[answered], codes[answered]
+        rows, labels = self._validated(X, y, dtype=np.float32)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        return rows, codes
+
+    def _annotator_options(self, kind: type[methods.Method], annotators: int) -> dict[str, int]:
+        if "annotators" not in methods.option_defaults(kind):
+            able = [name for name in methods.names() if "annotators" in methods.option_defaults(methods.get(name))]
+            raise InputError(
+                f"y holds labels of {annotators} annotators, which {self.method} cannot learn from: aggregate them "
+                f"(volmin.audit(y).consensus), or choose one of {', '.join(able)}."
+            )
+        return {"annotators": annotators}
 
     def _network(self, x: torch.Tensor) -> nn.Module:
         shape, num_classes = tuple(x.shape[1:]), len(self.classes_)

@@ -227,14 +227,14 @@ def test_fractional_labels(command, tmp_path):
         (["t.csv", "--label", "y", "--apply", "none.csv"], "There is no file of decisions"),
         (["t.csv", "--label", "y", "--apply", "d.csv", "--out", "t.csv"], "is the audited data itself"),
         (["number.csv", "--label", "y"], "does not look like a label"),
-        (["gap.csv", "--label", "y"], "is empty in 1 of 3 rows"),
+        (["gap.csv", "--label", "y"], "The label column 'y' of gap.csv is empty"),
     ],
 )
 def test_bad_input_ends_in_one_line_and_writes_nothing(command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path, "x,y\n" + "1,a\n2,b\n" * 6, name="t.csv")
     write_table(tmp_path, "x,y\n" + "".join(f"1,{row / 7}\n" for row in range(40)), name="number.csv")
-    write_table(tmp_path, "x,y\n1,a\n2,\n3,b\n", name="gap.csv")
+    write_table(tmp_path, "x,y\n1,\n2,\n3,\n", name="gap.csv")
     write_table(tmp_path, "row,given,suggested,decision\n", name="d.csv")
     np.save("p.npy", np.full((3, 2), 0.5))
     before = sorted(tmp_path.iterdir())

@@ -85,3 +85,46 @@ def test_unknown_types_are_refused_in_one_line(command, tmp_path):
         assert (code, out) == (2, "")
         assert message in err
         assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:The estimated T is nearly singular")
+def test_spellings_and_missing_labels_are_reported_merged_and_applied(command, tmp_path):
+    generator = np.random.default_rng(1)
+    frame = churn_table(300)
+    spelled = [
+        generator.choice(["Yes", "yes ", " YES"], p=[0.6, 0.2, 0.2]) if y == "yes" else "No" for y in frame["churn"]
+    ]
+    missing = np.arange(300) % 25 == 3
+    frame = frame.with_columns(churn=pl.Series([None if gap else y for gap, y in zip(missing, spelled, strict=True)]))
+    path = tmp_path / "churn.csv"
+    frame.write_csv(path)
+    audit = ("audit", path, "--label", "churn", "--ignore", "truth", "--model", "logistic", "--out", tmp_path / "audit")
+    code, shown, _ = command(*audit)
+    assert code == 0
+    assert "12 rows have no label and are left aside." in shown
+    assert "Spelled differently: 'Yes'" in shown
+    assert "add --merge-labels" in shown
+    code, shown, _ = command(*audit, "--merge-labels")
+    assert code == 0
+    assert "288 labels in 2 classes" in shown
+    assert "--merge-labels --apply decisions.csv" in shown
+    issues = pl.read_csv(tmp_path / "audit" / "issues.csv")
+    issues.with_columns(decision=pl.lit("wrong")).write_csv(tmp_path / "decisions.csv")
+    out = tmp_path / "corrected.csv"
+    command("audit", path, "--label", "churn", "--merge-labels", "--apply", tmp_path / "decisions.csv", "--out", out)
+    after = pl.read_csv(out)
+    assert after.drop("churn").equals(pl.read_csv(path).drop("churn"))
+    changed = (after["churn"] != frame["churn"]).fill_null(False).arg_true().to_list()
+    assert changed == sorted(int(name.split()[1]) for name in issues["name"])
+    assert after["churn"].null_count() == 12
+
+
+def test_label_map_and_leaking_column(command, tmp_path):
+    frame = churn_table(300).with_columns(code=pl.col("churn").replace({"yes": "left us", "no": "stayed"}))
+    frame.write_csv(tmp_path / "churn.csv")
+    (tmp_path / "map.json").write_text('{"yes": "gone", "no": "here"}')
+    audit = ("audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic")
+    code, shown, _ = command(*audit, "--label-map", tmp_path / "map.json", "--out", tmp_path / "audit")
+    assert code == 0
+    assert "The column code alone predicts 100.0% of the labels" in shown
+    assert json.loads((tmp_path / "audit" / "audit.json").read_text())["classes"] == ["gone", "here"]

@@ -31,7 +31,7 @@ def test_deviation_reaches_a_spammer_and_keeps_columns_stochastic():
     matrices = AnnotatorTransitions(3, 2)
     assert matrices.deviations is not None
     with torch.no_grad():
-        matrices.deviations[1, 0] = 20
+        matrices.deviations.values[1, 0] = 20
     T = matrices()
     assert torch.allclose(T.sum(1), torch.ones(2, 3))
     assert torch.allclose(T[0], matrices.pooled())
@@ -74,6 +74,15 @@ def test_missing_answers_do_not_count():
     answers_nll(empty, T, torch.full((4, 2), -1)).backward()
     assert empty.grad is not None
     assert (empty.grad == 0).all()
+
+
+def test_full_weight_is_the_likelihood_of_all_answers_to_an_item():
+    generator = torch.Generator().manual_seed(0)
+    T = torch.tensor(np.stack([noise.pair(3, 0.2), noise.pair(3, 0.4)]))
+    logits, y = torch.randn(2, 3, generator=generator, dtype=torch.double), torch.tensor([[0, 1], [2, -1]])
+    h = logits.softmax(1)
+    first, second = (h[0] * T[0, 0] * T[1, 1]).sum().log(), (h[1] * T[0, 2]).sum().log()
+    assert torch.allclose(answers_nll(logits, T, y, 1.0), -(2 * first + second) / 3)
 
 
 def test_bad_arguments():

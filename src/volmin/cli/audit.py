@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from volmin.cli.labels import Spelling
 from volmin.exceptions import DataError, InputError
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ def audit(
             "month/day/year; repeatable. Others are recognised.",
         ),
     ] = None,
+    merge_labels: Annotated[
+        bool, typer.Option("--merge-labels", help="Merge labels that differ only in case, spaces or Unicode form.")
+    ] = False,
+    label_map: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Labels to replace: a JSON object, or a CSV file with two columns."),
+    ] = None,
     reading: Annotated[
         str,
         typer.Option(
@@ -97,12 +105,13 @@ def audit(
 ) -> None:
     """Estimate how many labels are wrong and which, and correct them after a review."""
     if apply is not None:
-        _apply(table, label, apply, out)
+        _apply(table, label, apply, out, Spelling(merge_labels, label_map))
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
     from volmin import auditing
     from volmin.cli.columns import column_types, show_columns
+    from volmin.cli.labels import show_labels
     from volmin.cli.progress import TaskProgress
     from volmin.exceptions import ColumnWarning
     from volmin.io.arrays import read_array
@@ -112,6 +121,7 @@ def audit(
         # What became of the columns is printed below.
         warnings.simplefilter("ignore", ColumnWarning)
         source = _load(table, label, images=images, clean=clean, ignore=ignore or (), progress=progress)
+        source = replace(source, labels=Spelling(merge_labels, label_map)(source.labels))
         if features is not None:
             source = replace(source, features=read_array(features))
         given = None if probs is None else read_array(probs)
@@ -128,8 +138,11 @@ def audit(
         )
     command = shlex.join(["volmin", *sys.argv[1:]])
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
+    show_labels(source.labels, source.features, source.unlabelled, merged=merge_labels)
     show_columns(found.provenance.get("columns", ()))
-    _show_and_save(found, source, label, fdr, out or Path("audit"))
+    options = ([] if label is None else ["--label", label]) + (["--merge-labels"] if merge_labels else [])
+    options += [] if label_map is None else ["--label-map", str(label_map)]
+    _show_and_save(found, source, options, fdr, out or Path("audit"))
 
 
 @dataclass(frozen=True)
@@ -142,6 +155,8 @@ class AuditInput:
     examples: Any
     names: list[str] | None = None
     clean: AnyArray | None = None
+    unlabelled: int = 0
+    """Number of rows without a label."""
 
 
 def _load(
@@ -156,9 +171,14 @@ def _load(
         known = None if found.clean is None else found.clean.to_numpy()
         return AuditInput(path, found.labels, found.x, found.x.numpy(), names, clean=known)
     table = _table(path, label, [*ignore, *([clean] if clean else [])])
-    frame = table.frame.select(table.feature_columns)
-    known = None if clean is None else table.frame[clean].to_numpy()
-    return AuditInput(path, table.labels, frame, frame if frame.width else None, clean=known)
+    unlabelled = table.frame.height - len(table)
+    whole = table.frame[table.rows.tolist()] if unlabelled else table.frame
+    frame = whole.select(table.feature_columns)
+    known = None if clean is None else whole[clean].to_numpy()
+    # Rows are counted among those with a label; their names say where they are in the file.
+    names = [f"row {row} of the file" for row in table.rows] if unlabelled else None
+    examples = frame if frame.width else None
+    return AuditInput(path, table.labels, frame, examples, names, clean=known, unlabelled=unlabelled)
 
 
 def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTable:
@@ -166,10 +186,10 @@ def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTabl
 
     if label is None:
         raise DataError(f"Name the label column of {path} with --label.")
-    return load_table(path, label, ignore=ignore)
+    return load_table(path, label, ignore=ignore, unlabelled=True)
 
 
-def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: float | None, out: Path) -> None:
+def _show_and_save(found: Audit, source: AuditInput, options: Sequence[str], fdr: float | None, out: Path) -> None:
     from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
     from volmin.formatting import duration
@@ -183,14 +203,13 @@ def _show_and_save(found: Audit, source: AuditInput, label: str | None, fdr: flo
     files = "report.html, issues.csv, labels.parquet, transition.csv, audit.json"
     say(f"\n{duration(found.provenance['seconds'])}; written to {out}: {files}")
     if len(found.issues(fdr)):
-        column = "" if source.path.is_dir() else f" --label {label}"
+        command = shlex.join(["volmin", "audit", str(source.path), *options, "--apply", "decisions.csv"])
         say(
-            f"Next: open {out / 'report.html'}, review the flagged labels, download the decisions, and run\n"
-            f"  volmin audit {source.path}{column} --apply decisions.csv"
+            f"Next: open {out / 'report.html'}, review the flagged labels, download the decisions, and run\n  {command}"
         )
 
 
-def _apply(path: Path, label: str | None, decisions: Path, out: Path | None) -> None:
+def _apply(path: Path, label: str | None, decisions: Path, out: Path | None, spelling: Spelling) -> None:
     """Write a copy of the data in which the labels that the decisions call wrong are replaced."""
     from volmin.auditing.decisions import apply_decisions
     from volmin.cli.terminal import say
@@ -206,8 +225,8 @@ def _apply(path: Path, label: str | None, decisions: Path, out: Path | None) -> 
         write_corrected_folder(path, out, images.paths, corrected.labels)
     else:
         table = _table(path, label, ())
-        corrected = apply_decisions(table.labels, decisions)
-        donors = {int(row): int(corrected.donors[row]) for row in corrected.rows}
+        corrected = apply_decisions(spelling(table.labels), decisions)
+        donors = {int(table.rows[row]): int(table.rows[corrected.donors[row]]) for row in corrected.rows}
         write_corrected_table(path, out, table.label, donors)
     counts = ", ".join(f"{count:,} {decision}" for decision, count in corrected.counts.items())
     changed, total = len(corrected.rows), len(corrected.labels)

@@ -12,45 +12,58 @@ from volmin.transition import DominantTransition, log_volume
 from volmin.validation import check_tensor, raise_label_range
 
 
-class AnnotatorTransitions(nn.Module):
-    """A trainable T for each annotator; calling it gives (M, R, C), with R = C, or C + 1 with abstentions.
-
-    The annotators share one dominant T, the pooled one, and each deviates from it:
+class Deviations(nn.Module):
+    """Trainable deviations D of M annotators from a pooled T; calling it with (R, C) gives (M, R, C):
 
         T[m] = softmax over answers of (log T_pooled + D[m]).
 
     D starts at zero. ``penalty`` keeps it small, so that the matrix of an annotator with few answers stays close to the
-    pooled one. A single annotator has no D: its matrix is the pooled one. A deviating matrix need not be dominant, so
-    that it can describe an annotator who always gives the same answer.
+    pooled one. A deviating matrix need not be dominant, so that it can describe an annotator who always gives the same
+    answer.
+
+    Args:
+        num_classes: C, at least 2.
+        num_annotators: M, at least 2: a single annotator has the pooled T.
+        num_labels: R, the number of different answers; C by default.
+    """
+
+    def __init__(self, num_classes: int, num_annotators: int, num_labels: int | None = None) -> None:
+        super().__init__()
+        if num_annotators < 2:
+            raise InputError(f"num_annotators must be at least 2, but is {num_annotators}.")
+        self.values = nn.Parameter(torch.zeros(num_annotators, num_labels or num_classes, num_classes))
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return (pooled.log() + self.values).softmax(dim=1)
+
+    def penalty(self) -> Tensor:
+        """``1/2 |D|^2``: the negative log density of a Gaussian prior of unit variance."""
+        return 0.5 * self.values.square().sum()
+
+
+class AnnotatorTransitions(nn.Module):
+    """A trainable T for each annotator; calling it gives (M, R, C), with R = C, or C + 1 with abstentions.
+
+    All share one dominant T, the pooled one, from which each of several deviates. The matrix of a single annotator is
+    the pooled one.
 
     Args:
         num_classes: C, at least 2.
         num_annotators: M, at least 1.
-        init: Start value of the parameters of the pooled T.
-        shared_level: As in ``DominantTransition``.
         abstains: Whether an additional last row holds the probability of an abstention.
     """
 
-    deviations: nn.Parameter | None
+    deviations: Deviations | None
     abstention: nn.Parameter | None
 
-    def __init__(
-        self,
-        num_classes: int,
-        num_annotators: int,
-        init: float | None = None,
-        *,
-        shared_level: bool = False,
-        abstains: bool = False,
-    ) -> None:
+    def __init__(self, num_classes: int, num_annotators: int, *, abstains: bool = False) -> None:
         super().__init__()
         if num_annotators < 1:
             raise InputError(f"num_annotators must be at least 1, but is {num_annotators}.")
-        self.pooled = DominantTransition(num_classes, init, shared_level=shared_level)
+        self.pooled = DominantTransition(num_classes)
         rows = num_classes + abstains
-        several = num_annotators > 1
-        self.deviations = nn.Parameter(torch.zeros(num_annotators, rows, num_classes)) if several else None
-        # Log-odds of an abstention before normalisation: at first about one answer in three.
+        self.deviations = Deviations(num_classes, num_annotators, rows) if num_annotators > 1 else None
+        # Logarithm of an abstention's share relative to all answers: at first about one in three.
         self.abstention = nn.Parameter(torch.full((1, num_classes), -0.7)) if abstains else None
 
     def forward(self) -> Tensor:
@@ -58,15 +71,11 @@ class AnnotatorTransitions(nn.Module):
         if self.abstention is not None:
             T = torch.cat([T, self.abstention.exp()])
             T = T / T.sum(0)
-        if self.deviations is None:
-            return T[None]
-        return (T.log() + self.deviations).softmax(dim=1)
+        return T[None] if self.deviations is None else self.deviations(T)
 
     def penalty(self) -> Tensor:
-        """``1/2 |D|^2``: the negative log density of a Gaussian prior of unit variance."""
-        if self.deviations is None:
-            return torch.zeros(())
-        return 0.5 * self.deviations.square().sum()
+        """The penalty of the deviations."""
+        return torch.zeros(()) if self.deviations is None else self.deviations.penalty()
 
 
 def stacked(T: Tensor) -> Tensor:
@@ -88,13 +97,17 @@ def posterior_log_volume(probs: Tensor) -> Tensor:
     return -log_volume(probs * math.sqrt(probs.shape[1] / max(1, len(probs))))
 
 
-def answers_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
-    """Mean over all given answers of ``-log (T[m] h(x))[y]``.
+def answers_nll(logits: Tensor, T: Tensor, y: Tensor, weight: float = 0.0) -> Tensor:
+    """Mean over all given answers of ``-log sum_k h_k T[m, y_m, k] (product of the others' T[m', y_m', k]) ** w``.
+
+    With weight w = 0 the answers are independent given x: ``-log (T[m] h(x))[y]``. With weight 1 they are about one
+    clean label, and each answer counts the likelihood of all answers to its item.
 
     Args:
         logits: (N, C) clean logits.
         T: (M, R, C) matrices.
         y: (N, M) answers, negative where an annotator gave none.
+        weight: Weight of the other answers to the same item.
     """
     check_tensor(logits, "logits", 2)
     check_tensor(T, "T", 3)
@@ -108,6 +121,15 @@ def answers_nll(logits: Tensor, T: Tensor, y: Tensor) -> Tensor:
     row, annotator = torch.nonzero(y >= 0, as_tuple=True)
     if len(row) == 0:
         return logits.sum() * 0
-    h = logits.softmax(dim=1)
-    likelihood = (T[annotator, y[row, annotator]] * h[row]).sum(1)
-    return -(likelihood + torch.finfo(likelihood.dtype).tiny).log().mean()
+    own = T[annotator, y[row, annotator]].clamp_min(torch.finfo(T.dtype).tiny).log()
+    log_likelihood = logits.log_softmax(dim=1)[row] + own
+    if weight:
+        total = torch.zeros_like(logits).index_add(0, row, own)
+        log_likelihood = log_likelihood + weight * (total[row] - own)
+    return -log_likelihood.logsumexp(1).mean()
+
+
+def annotators_log_probs(logits: Tensor, T: Tensor) -> Tensor:
+    """(N, M, R) log-probabilities of each annotator's answer, ``log (T[m] h(x))``."""
+    noisy = torch.einsum("mrc,nc->nmr", T, logits.softmax(1))
+    return noisy.clamp_min(torch.finfo(noisy.dtype).tiny).log()

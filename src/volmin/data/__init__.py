@@ -9,6 +9,7 @@ from pathlib import Path
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip, ProgressiveCropFlip
 from volmin.data.dataset import Dataset, Part
 from volmin.data.images import ImageFiles, ImageLoader
+from volmin.data.label_spelling import label_variants
 from volmin.data.loaders import Batch, TensorLoader
 from volmin.data.sources import NOISY, SOURCES, names
 from volmin.data.splits import NoisySplit, noisy_split, split_indices, split_with, without_anchors
@@ -30,6 +31,7 @@ __all__ = [
     "Part",
     "ProgressiveCropFlip",
     "TensorLoader",
+    "label_variants",
     "load_dataset",
     "names",
     "noisy_split",

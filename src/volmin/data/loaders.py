@@ -205,11 +205,14 @@ def as_loader(given: Loader | Iterable[Any], num_classes: int, device: torch.dev
 
 
 def check_labels(y: Tensor, num_classes: int) -> None:
-    """Require a vector of whole numbers in ``0 .. num_classes - 1``."""
-    if y.ndim != 1 or y.is_floating_point():
+    """Require whole numbers in ``0 .. num_classes - 1``: a vector, or (N, M) with -1 where an annotator gave none."""
+    if y.ndim not in (1, 2) or y.is_floating_point():
         raise InputError(
-            f"Labels must be a vector of whole numbers, but have shape {tuple(y.shape)} and type {y.dtype}."
+            f"Labels must be a vector of whole numbers, or (N, M) of M annotators, but have shape {tuple(y.shape)} and"
+            f" type {y.dtype}."
         )
+    if y.ndim == 2:
+        y = y[y != -1]
     if len(y) and not 0 <= int(y.min()) <= int(y.max()) < num_classes:
         raise InputError(f"Labels must lie in 0..{num_classes - 1}, but span {int(y.min())}..{int(y.max())}.")
 

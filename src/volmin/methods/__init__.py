@@ -10,6 +10,8 @@ from volmin.methods.base import Method
 from volmin.methods.co_teaching import CoTeaching
 from volmin.methods.co_teaching_plus import CoTeachingPlus
 from volmin.methods.cross_entropy import CrossEntropy
+from volmin.methods.crowd_layer import CrowdLayer
+from volmin.methods.dawid_skene import DawidSkene
 from volmin.methods.decoupling import Decoupling
 from volmin.methods.dmi import DMI
 from volmin.methods.dual_t import DualT
@@ -17,6 +19,7 @@ from volmin.methods.forward import Forward
 from volmin.methods.gce import GCE
 from volmin.methods.hoc import HOC
 from volmin.methods.linear_noise_layer import LinearNoiseLayer
+from volmin.methods.majority_vote import MajorityVote
 from volmin.methods.mentornet import MentorNet
 from volmin.methods.options import check_options, option_defaults
 from volmin.methods.ptd import PTD
@@ -36,10 +39,13 @@ __all__ = [
     "CoTeaching",
     "CoTeachingPlus",
     "CrossEntropy",
+    "CrowdLayer",
+    "DawidSkene",
     "Decoupling",
     "DualT",
     "Forward",
     "LinearNoiseLayer",
+    "MajorityVote",
     "MentorNet",
     "Method",
     "Reweight",

@@ -50,6 +50,10 @@ class Method(nn.Module):
         """The estimate of T, (C, C); given x, it may be (B, C, C). None if the method has none."""
         return None
 
+    def transitions(self) -> Tensor | None:
+        """The T of each annotator, (M, R, C), for a method that learns from several. None if the method has none."""
+        return None
+
     def phases(self, recipe: Recipe) -> list[Phase]:
         """Descriptions of the phases of training. Calling this builds nothing."""
         raise NotImplementedError
@@ -69,7 +73,10 @@ class Method(nn.Module):
         return F.log_softmax(self(x), dim=1)
 
     def noisy_log_probs(self, x: Tensor) -> Tensor:
-        """(B, C) log posteriors of the noisy label, ``log T h``, by which noisy validation data scores an epoch."""
+        """(B, C) log posteriors of the noisy label, ``log T h``, by which noisy validation data scores an epoch.
+
+        A method with a T for each of M annotators gives (B, M, C).
+        """
         log_clean = self.clean_log_probs(x)
         T = self.transition(x)
         if T is None:

@@ -25,11 +25,20 @@ def noisy_scores(method: Method, batches: Iterable[Batch], *, plain: bool = Fals
     posteriors = method.clean_log_probs if plain else method.noisy_log_probs
     loss, hits, count = torch.zeros(()), torch.zeros(()), 0
     for batch in batches:
-        log_probs = posteriors(batch.x)
-        loss = loss - log_probs.gather(1, batch.y[:, None]).sum()
-        hits = hits + (log_probs.argmax(1) == batch.y).sum()
-        count += len(batch.y)
+        log_probs, y = _answered(posteriors(batch.x), batch.y)
+        loss = loss - log_probs.gather(1, y[:, None]).sum()
+        hits = hits + (log_probs.argmax(1) == y).sum()
+        count += len(y)
     return {"val_loss": loss.item() / max(1, count), "val_accuracy": hits.item() / max(1, count)}
+
+
+def _answered(log_probs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """(A, C) log posteriors and (A,) labels of the answers that (B, M) labels hold; (B,) labels stay as they are."""
+    if y.ndim == 1:
+        return log_probs, y
+    if log_probs.ndim == 2:
+        log_probs = log_probs[:, None].expand(-1, y.shape[1], -1)
+    return log_probs[y >= 0], y[y >= 0]
 
 
 @torch.inference_mode()

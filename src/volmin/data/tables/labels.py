@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
-from volmin._typing import AnyArray
+from volmin._typing import AnyArray, Labels
 from volmin.data.tables.files import read_table
 from volmin.exceptions import DataError
 
@@ -29,26 +30,34 @@ class LabelledTable:
     label: str
     """Name of the label column."""
     labels: AnyArray
-    """(N,) given labels: text, integers, booleans, or floats if the file has fractions."""
+    """(N,) given labels of the rows that have one: text, integers, booleans, or floats if the file has fractions."""
     feature_columns: tuple[str, ...]
+    rows: Labels
+    """(N,) rows of ``frame`` that have a label."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def load_table(path: str | Path, label: str, *, ignore: Sequence[str] = ()) -> LabelledTable:
+def load_table(path: str | Path, label: str, *, ignore: Sequence[str] = (), unlabelled: bool = False) -> LabelledTable:
     """Read a table with its labels.
 
     Args:
         path: CSV, TSV, Parquet or NPZ file.
         label: Name of the label column.
         ignore: Columns to leave out of the features.
+        unlabelled: Whether rows may have no label; it is an error otherwise.
     """
     frame = read_table(path)
     for column in (label, *ignore):
         check_column(frame, column, path)
     features = tuple(name for name in frame.columns if name != label and name not in ignore)
-    return LabelledTable(frame, label, column_labels(frame[label], path), features)
+    rows = np.arange(frame.height)
+    if unlabelled:
+        rows = np.flatnonzero(~_missing(frame[label]).to_numpy())
+        if not len(rows):
+            raise DataError(f"The label column {label!r} of {path} is empty.")
+    return LabelledTable(frame, label, column_labels(frame[label][rows.tolist()], path), features, rows)
 
 
 def check_column(frame: pl.DataFrame, column: str, path: str | Path) -> None:
@@ -65,13 +74,11 @@ def column_labels(column: pl.Series, path: str | Path) -> AnyArray:
     kind = column.dtype
     if kind.is_nested() or kind in (pl.Binary, pl.Object):
         raise DataError(f"The column {column.name!r} of {path} holds {kind}, which cannot be labels.")
+    missing = _missing(column)
     if not (kind.is_numeric() or kind == pl.Boolean):
         column = column.cast(pl.String)
-        missing = (column.is_null() | (column.str.strip_chars() == "")).fill_null(True)
-    else:
-        if kind.is_float() or kind.is_decimal():
-            column = _as_integers(column.cast(pl.Float64).fill_nan(None))
-        missing = column.is_null()
+    elif kind.is_float() or kind.is_decimal():
+        column = _as_integers(column.cast(pl.Float64).fill_nan(None))
     if rows := missing.arg_true().to_list():
         first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise DataError(
@@ -80,6 +87,16 @@ def column_labels(column: pl.Series, path: str | Path) -> AnyArray:
         )
     _check_classes(column, path)
     return column.to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
+
+
+def _missing(column: pl.Series) -> pl.Series:
+    """Mask of the rows without a label: null, NaN or only spaces."""
+    if column.dtype.is_float():
+        return column.fill_nan(None).is_null()
+    if column.dtype.is_numeric() or column.dtype == pl.Boolean or column.dtype.is_nested():
+        return column.is_null()
+    text = column.cast(pl.String, strict=False)
+    return (text.is_null() | (text.str.strip_chars() == "")).fill_null(True)
 
 
 def _check_classes(column: pl.Series, path: str | Path) -> None:
