@@ -75,9 +75,9 @@ def test_file_names_and_keys_are_separated(tmp_path):
     assert find_labels(f"{odd}:key") == (odd, "key")
     for text, message in (
         (f"{tmp_path}/no.npy", "no label file at"),
-        (str(tmp_path / "x.txt"), "must end in .npy"),
+        (str(tmp_path / "x.doc"), "must end in .npy"),
     ):
-        (tmp_path / "x.txt").touch()
+        (tmp_path / "x.doc").touch()
         with pytest.raises(DataError, match=message):
             find_labels(text)
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 def audit(
     table: Annotated[
-        Path, typer.Argument(help="Table (.csv .tsv .parquet .npz), or folder with one folder of images per class.")
+        Path,
+        typer.Argument(
+            help="Table (CSV, JSON lines, Parquet, Feather, Excel, NPZ), or folder with one folder of images per class."
+        ),
     ],
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of a table with the labels to audit.")
@@ -214,9 +217,10 @@ def _apply(path: Path, label: str | None, decisions: Path, out: Path | None, spe
     from volmin.auditing.decisions import apply_decisions
     from volmin.cli.terminal import say
     from volmin.data.images import load_images
-    from volmin.data.relabelling import write_corrected_folder, write_corrected_table
+    from volmin.data.relabelling import table_suffix, write_corrected_folder, write_corrected_table
 
-    out = out or path.with_name(f"{path.stem}-corrected{path.suffix}")
+    ending = "" if path.is_dir() else table_suffix(path)
+    out = out or path.with_name(f"{path.name.removesuffix(ending)}-corrected{ending}")
     if out.exists() and out.samefile(path):
         raise DataError(f"{out} is the audited data itself: name another file with --out.")
     if path.is_dir():

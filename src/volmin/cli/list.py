@@ -69,7 +69,7 @@ def _datasets() -> Table:
         table.add_row(name, description)
     shares = ", ".join(f"{name} {share:.0%}" for name, share in REMOVED.items())
     table.add_row(f"NAME{NO_ANCHORS}", f"a set above without the most certain images of each class ({shares})")
-    table.add_row("FILE", "your own table (.csv, .tsv, .parquet, .npz) with --label COLUMN")
+    table.add_row("FILE", "your own table (CSV, JSON lines, Parquet, Feather, Excel, NPZ) with --label COLUMN")
     table.add_row("FILE", "your own table that lists image files, with --label COLUMN --images")
     table.add_row("FOLDER", "your own images, one folder per class")
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 import tempfile
 import zipfile
@@ -14,10 +15,12 @@ import numpy as np
 import polars as pl
 
 from volmin._typing import AnyArray, Labels
-from volmin.data.tables.files import decoded, separator_of
+from volmin.data.tables.excel import write_excel
+from volmin.data.tables.files import decoded, format_of, separator_of
 from volmin.exceptions import DataError
 from volmin.io.arrays import read_arrays
 from volmin.io.atomic import replace_file
+from volmin.io.expansion import compressed_like, expanded
 
 
 def write_corrected_table(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
@@ -26,14 +29,21 @@ def write_corrected_table(path: Path, out: Path, column: str, donors: Mapping[in
     Labels are copied from rows that have them, so that they keep their type and spelling.
 
     Args:
-        path: CSV, TSV, Parquet or NPZ file.
+        path: File that ``read_table`` reads.
         out: File to write, of the same format.
         column: Name of the label column.
         donors: Map from a row to the row whose label it gets.
     """
-    if out.suffix.lower() != path.suffix.lower():
-        raise DataError(f"The corrected table keeps the format of {path.name}: name it *{path.suffix}, not {out.name}.")
-    _WRITERS[path.suffix.lower()](path, out, column, donors)
+    ending = table_suffix(path)
+    if table_suffix(out).lower() != ending.lower():
+        raise DataError(f"The corrected table keeps the format of {path.name}: name it *{ending}, not {out.name}.")
+    _WRITERS[format_of(path)](path, out, column, donors)
+
+
+def table_suffix(path: Path) -> str:
+    """Ending of a file's name, with that before a compression: ``.csv.gz``."""
+    packed = path.suffix.lower() in (".gz", ".zst")
+    return "".join(path.suffixes[-2:]) if packed else path.suffix
 
 
 def write_corrected_folder(root: Path, out: Path, images: Sequence[Path], labels: AnyArray) -> None:
@@ -83,7 +93,7 @@ def _write_csv(path: Path, out: Path, column: str, donors: Mapping[int, int]) ->
         csv.writer(buffer, delimiter=separator, lineterminator=ending).writerow(changed)
         pieces[row + 1] = buffer.getvalue()
     with replace_file(out) as temporary:
-        temporary.write_bytes("".join(pieces).encode(_with_mark(path, encoding)))
+        temporary.write_bytes(compressed_like(path, "".join(pieces).encode(_with_mark(path, encoding))))
 
 
 def _ending(record: str) -> str:
@@ -93,7 +103,7 @@ def _ending(record: str) -> str:
 
 def _with_mark(path: Path, encoding: str) -> str:
     """Encoding that keeps a byte-order mark and does not add one."""
-    return "utf-8" if encoding == "utf-8-sig" and not path.read_bytes().startswith(b"\xef\xbb\xbf") else encoding
+    return "utf-8" if encoding == "utf-8-sig" and not expanded(path).startswith(b"\xef\xbb\xbf") else encoding
 
 
 def _write_parquet(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
@@ -101,6 +111,30 @@ def _write_parquet(path: Path, out: Path, column: str, donors: Mapping[int, int]
     corrected = frame.with_columns(frame[column].gather(_sources(len(frame), donors)))
     with replace_file(out) as temporary:
         corrected.write_parquet(temporary)
+
+
+def _write_feather(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    frame = pl.read_ipc(io.BytesIO(path.read_bytes()))
+    corrected = frame.with_columns(frame[column].gather(_sources(len(frame), donors)))
+    with replace_file(out) as temporary:
+        corrected.write_ipc(temporary)
+
+
+def _write_json_lines(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    """Copy unchanged lines character by character."""
+    lines = expanded(path).decode("utf-8").splitlines(keepends=True)
+    places = [place for place, line in enumerate(lines) if line.strip()]
+    records = {row: json.loads(lines[places[row]]) for row in {*donors, *donors.values()}}
+    for row, donor in donors.items():
+        changed = records[row] | {column: records[donor][column]}
+        lines[places[row]] = json.dumps(changed, ensure_ascii=False) + _ending(lines[places[row]])
+    with replace_file(out) as temporary:
+        temporary.write_bytes(compressed_like(path, "".join(lines).encode("utf-8")))
+
+
+def _write_excel(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
+    with replace_file(out) as temporary:
+        write_excel(path, temporary, column, donors)
 
 
 def _write_npz(path: Path, out: Path, column: str, donors: Mapping[int, int]) -> None:
@@ -123,8 +157,10 @@ def _sources(count: int, donors: Mapping[int, int]) -> Labels:
 
 
 _WRITERS: dict[str, Callable[[Path, Path, str, Mapping[int, int]], None]] = {
-    ".csv": _write_csv,
-    ".tsv": _write_csv,
-    ".parquet": _write_parquet,
-    ".npz": _write_npz,
+    "csv": _write_csv,
+    "jsonl": _write_json_lines,
+    "parquet": _write_parquet,
+    "feather": _write_feather,
+    "xlsx": _write_excel,
+    "npz": _write_npz,
 }

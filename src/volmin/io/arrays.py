@@ -9,6 +9,7 @@ import numpy as np
 
 from volmin._typing import AnyArray
 from volmin.exceptions import DataError
+from volmin.io.expansion import check_archive
 
 
 def read_array(path: str | Path) -> AnyArray:
@@ -34,7 +35,7 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
     name = ""
     try:
         arrays = {}
-        _check_size(path)
+        check_archive(path, "; if intended, write it without compression (np.savez)")
         with np.load(path, allow_pickle=False) as archive:
             for name in archive.files:
                 arrays[name] = archive[name]
@@ -44,21 +45,6 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
     if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise DataError(f"{path} contains members that are not arrays: {', '.join(strange)}.")
     return {name: _checked(array, f"The array {name!r} of {path}") for name, array in arrays.items()}
-
-
-def _check_size(path: Path) -> None:
-    """Refuse a small archive that expands to more than may fit into memory."""
-    with zipfile.ZipFile(path) as archive:
-        whole = sum(member.file_size for member in archive.infolist())
-    if whole > max(_ALWAYS_EXPANDED, _MOST_EXPANDED * path.stat().st_size):
-        raise DataError(
-            f"it expands to {whole / 1e9:.1f} GB, {whole // path.stat().st_size:,} times its size; if intended, "
-            "write it without compression (np.savez)"
-        )
-
-
-_ALWAYS_EXPANDED, _MOST_EXPANDED = 1_000_000_000, 100
-"""Bytes that any archive may expand to, and the largest expansion factor beyond that."""
 
 
 def _checked(array: AnyArray, name: str) -> AnyArray:

@@ -1,9 +1,10 @@
-"""Reading of CSV, Parquet and NPZ files as tables."""
+"""Reading of files as tables: CSV, JSON lines, Parquet, Feather, Excel and NPZ."""
 
 from __future__ import annotations
 
 import csv
 import io
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,10 +12,15 @@ import numpy as np
 import polars as pl
 
 from volmin._typing import AnyArray
+from volmin.data.tables.excel import read_excel
 from volmin.exceptions import DataError
 from volmin.io.arrays import read_arrays
+from volmin.io.expansion import expanded
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
+SUFFIXES = (
+    ".csv", ".tsv", ".txt", ".gz", ".zst", ".jsonl", ".ndjson", ".parquet", ".feather", ".arrow", ".xlsx", ".npz",
+)  # fmt: skip
+"""Endings of files that may be tables; .gz and .zst stand for compressed CSV and JSON lines."""
 
 _SEPARATORS = ",;\t|"
 _MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "-", "?")
@@ -24,17 +30,17 @@ _MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "-", "?")
 def read_table(path: str | Path) -> pl.DataFrame:
     """Read the rows of a table in file order; an unreadable file is a ``DataError``.
 
-    CSV files may be separated by commas, semicolons, tabs or bars, in UTF-8, UTF-16 or a Western 8-bit encoding; the
-    first line names the columns. The arrays of an NPZ file must have equal lengths. An array ``x`` of several
-    dimensions becomes the columns ``x0``, ``x1``, ..., as does a Parquet column of lists of equal length.
+    The content decides about the format, not the name of the file. CSV and JSON lines may be compressed by gzip or
+    zstd; of an Excel workbook the first sheet is read. CSV files may be separated by commas, semicolons, tabs or bars,
+    in UTF-8, UTF-16 or a Western 8-bit encoding; the first line names the columns. The arrays of an NPZ file must have
+    equal lengths. An array ``x`` of several dimensions becomes the columns ``x0``, ``x1``, ..., as does a column of
+    lists of equal length.
     """
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path} is not a table that can be read: give a file that ends in {', '.join(SUFFIXES)}.")
     if not path.is_file():
         raise DataError(f"There is no table at {path}.")
     try:
-        frame = _READERS[path.suffix.lower()](path)
+        frame = _READERS[format_of(path)](path)
     except DataError:
         raise
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -42,6 +48,28 @@ def read_table(path: str | Path) -> pl.DataFrame:
     if frame.is_empty():
         raise DataError(f"{path} has no rows.")
     return frame
+
+
+def format_of(path: Path) -> str:
+    """Format of a table by its content: csv, jsonl, parquet, feather, xlsx or npz."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start.startswith(b"PK"):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return "xlsx" if "xl/workbook.xml" in archive.namelist() else "npz"
+        except zipfile.BadZipFile:
+            return "xlsx" if path.suffix.lower() == ".xlsx" else "npz"
+    for mark, name in ((b"PAR1", "parquet"), (b"ARROW1", "feather")):
+        if start.startswith(mark):
+            return name
+    # An empty or damaged file is read as what its name says, so that the error names that format.
+    by_name = {".parquet": "parquet", ".feather": "feather", ".arrow": "feather", ".xlsx": "xlsx", ".npz": "npz"}
+    if path.suffix.lower() in by_name:
+        return by_name[path.suffix.lower()]
+    named = {suffix.lower() for suffix in path.suffixes}
+    first = expanded(path)[:1000].removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    return "jsonl" if named & {".jsonl", ".ndjson"} or first == b"{" else "csv"
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -68,7 +96,7 @@ def read_cells(path: Path) -> tuple[pl.DataFrame, str]:
 
 def decoded(path: Path) -> tuple[str, str]:
     """Text of a file and its encoding: by the byte-order mark, else UTF-8, else Windows-1252 or Latin-1."""
-    content = path.read_bytes()
+    content = expanded(path)
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encodings = ("utf-16",)
     else:
@@ -85,7 +113,7 @@ def decoded(path: Path) -> tuple[str, str]:
 
 def separator_of(path: Path, text: str) -> str:
     """Separator of a CSV file, by its name or else by its first lines."""
-    return "\t" if path.suffix.lower() == ".tsv" else _sniffed(text)
+    return "\t" if ".tsv" in (suffix.lower() for suffix in path.suffixes) else _sniffed(text)
 
 
 def _sniffed(text: str) -> str:
@@ -187,7 +215,22 @@ def _part_names(name: str, count: int) -> list[str]:
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
-    frame = pl.read_parquet(path)
+    return _split_lists(pl.read_parquet(path))
+
+
+def _read_feather(path: Path) -> pl.DataFrame:
+    return _split_lists(pl.read_ipc(io.BytesIO(path.read_bytes())))
+
+
+def _read_json_lines(path: Path) -> pl.DataFrame:
+    content = expanded(path)
+    if not content.strip():
+        raise DataError(f"{path} is empty.")
+    return _split_lists(pl.read_ndjson(io.BytesIO(content), infer_schema_length=None))
+
+
+def _split_lists(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns of lists of numbers of equal length as a column for each place."""
     for name, kind in frame.schema.items():
         if isinstance(kind, pl.List | pl.Array) and (width := _width(frame[name])):
             lists = frame[name] if isinstance(kind, pl.List) else frame[name].arr.to_list()
@@ -212,8 +255,10 @@ def first_line(error: BaseException) -> str:
 
 
 _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".parquet": _read_parquet,
-    ".npz": _read_npz,
+    "csv": _read_csv,
+    "jsonl": _read_json_lines,
+    "parquet": _read_parquet,
+    "feather": _read_feather,
+    "xlsx": read_excel,
+    "npz": _read_npz,
 }
