@@ -24,7 +24,8 @@ from torch import nn
 
 from volmin import load_dataset
 from volmin.data import AUGMENTATIONS, ProgressiveCropFlip
-from volmin.experiments.run import read_metrics, run, set_up
+from volmin.experiments.folder import read_metrics
+from volmin.experiments.run import run, set_up
 from volmin.experiments.spec import RunSpec, resolve
 from volmin.io.atomic import read_json, write_json
 from volmin.networks.fast_cnn import FastCNN, IdentityConv2d

@@ -6,7 +6,7 @@ import inspect
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from textwrap import indent
@@ -66,7 +66,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replace the comments that stand for recorded tables and for the public names of a module."""
-    for make in (_tables, _recipe, _speed, _real_labels, _torture, _names):
+    for make in (_tables, _recipe, _speed, _shared_training, _real_labels, _torture, _names):
         mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
             markdown = markdown.replace(mark, make())
@@ -123,9 +123,17 @@ def _speed() -> str:
     recorded = read_json(RESULTS / "speed.json")
     parts = []
     for name, title in ((name, title) for name, title in SPEED.items() if name in recorded):
-        rows = "\n".join(f"| {key} | {value:,.2f} |" for key, value in recorded[name].items())
-        parts.append(f"### {title}\n\n| | |\n|---|---:|\n{rows}\n")
+        parts.append(f"### {title}\n\n{_figures(recorded[name])}")
     return "\n".join(parts)
+
+
+def _shared_training() -> str:
+    return _figures(read_json(RESULTS / "shared-training.json"))
+
+
+def _figures(recorded: Mapping[str, float]) -> str:
+    rows = "\n".join(f"| {key} | {value:,.2f} |" for key, value in recorded.items())
+    return f"| | |\n|---|---:|\n{rows}\n"
 
 
 def _real_labels() -> str:
