@@ -32,16 +32,31 @@ def confident(probs: Array, labels: Labels) -> Array:
 
 def confident_joint(probs: Array, labels: Labels) -> Array:
     """Expected counts of (noisy i, clean j), (C, C), calibrated so that row i sums to the number of labels i."""
+    return calibrated(confident_counts(probs, labels), labels)
+
+
+def confident_counts(probs: Array, labels: Labels) -> Array:
+    """Counts of (noisy i, confidently j), (C, C), with at least one correct label per class."""
     num_classes = probs.shape[1]
-    sizes = np.bincount(labels, minlength=num_classes)
-    reached = probs >= confident_thresholds(probs, labels) - TIE
-    predicted = np.where(reached.sum(axis=1) > 1, probs.argmax(axis=1), reached.argmax(axis=1))
-    counted = reached.any(axis=1)
+    predicted = confident_classes(probs, labels)
+    counted = predicted >= 0
     counts = np.zeros((num_classes, num_classes))
     np.add.at(counts, (labels[counted], predicted[counted]), 1)
-    # At least one correct label per class, so that calibration never divides by zero.
     np.fill_diagonal(counts, counts.diagonal().clip(min=1))
+    return counts
+
+
+def calibrated(counts: Array, labels: Labels) -> Array:
+    """Counts scaled so that row i sums to the number of labels i."""
+    sizes = np.bincount(labels, minlength=len(counts))
     return counts / counts.sum(axis=1, keepdims=True) * sizes[:, None]
+
+
+def confident_classes(probs: Array, labels: Labels) -> Labels:
+    """(N,) class that each row confidently belongs to, -1 where it reaches no threshold."""
+    reached = probs >= confident_thresholds(probs, labels) - TIE
+    predicted = np.where(reached.sum(axis=1) > 1, probs.argmax(axis=1), reached.argmax(axis=1))
+    return np.where(reached.any(axis=1), predicted, -1)
 
 
 def confident_thresholds(probs: Array, labels: Labels) -> Array:
