@@ -5,7 +5,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from volmin import noise
-from volmin.auditing.crossfit import HeldOut, assign_folds, cross_fit, first_copies
+from volmin.auditing import crossfit
+from volmin.auditing.crossfit import HeldOut, assign_folds, cross_fit, first_copies, training_rows
 from volmin.auditing.judges import judge, mixture_weights, resolve_models, stack
 from volmin.transition import transition_error
 
@@ -26,6 +27,27 @@ def test_copies_are_found_unless_most_rows_are_repeated():
     x = np.array([[1, 2], [3, 4], [1, 2], [5, 6]], np.float32)
     assert first_copies(x).tolist() == [0, 1, 0, 3]
     assert first_copies(np.zeros((6, 2), np.float32)).tolist() == list(range(6))
+
+
+def test_digests_find_the_same_copies_as_comparing(monkeypatch):
+    x = np.random.default_rng(0).integers(0, 3, (400, 8)).astype(np.float32)
+    expected = first_copies(x)
+    assert (expected != np.arange(400)).any()
+    monkeypatch.setattr(crossfit, "MOST_COMPARED", 10)
+    np.testing.assert_array_equal(first_copies(x), expected)
+
+
+def test_models_are_fitted_to_a_sample_of_many_rows(monkeypatch):
+    labels = np.repeat([0, 1, 2], [6000, 3000, 40])
+    usable = np.arange(9040) % 5 != 0
+    generator = np.random.default_rng(0)
+    assert len(training_rows(usable, labels, generator)) == usable.sum()
+    monkeypatch.setattr(crossfit, "MOST_TRAINED", 1000)
+    rows = training_rows(usable, labels, generator)
+    assert usable[rows].all()
+    assert len(np.unique(rows)) == len(rows)
+    # The frequent classes keep their shares, and the rare one keeps all its rows.
+    assert np.bincount(labels[rows]).tolist() == [664, 332, 32]
 
 
 def test_no_model_predicts_its_training_rows():

@@ -17,6 +17,15 @@ from volmin._typing import AnyArray, Array, Labels, Mask
 from volmin.progress import Progress, tracked
 from volmin.training import Record, thread_limit
 
+MOST_TRAINED = 200_000
+"""Number of rows that a model is fitted to, drawn at random from more; all rows are predicted."""
+
+MOST_COMPARED = 20_000_000
+"""Number of values up to which identical rows are found by comparing them; in larger arrays digests are compared."""
+
+FEWEST_OF_CLASS = 100
+"""Number of rows that such a sample keeps of each class that has as many."""
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -102,11 +111,31 @@ def _fit_and_predict(
     with thread_limit(threads), threadpool_limits(threads), warnings.catch_warnings():
         # A model that has not converged is judged by its held-out likelihood like any other.
         warnings.filterwarnings("ignore", "lbfgs failed to converge|.*did not converge")
-        fitted = _seeded(clone(model), seed).fit(x[~held_out], labels[~held_out])
+        rows = training_rows(~held_out, labels, np.random.default_rng(seed))
+        fitted = _seeded(clone(model), seed).fit(x[rows], labels[rows])
         last = _last_step(fitted)
         probs = np.zeros((int(held_out.sum()), num_classes))
         probs[:, last.classes_] = np.asarray(fitted.predict_proba(x[held_out]), dtype=np.float64)
     return probs, getattr(last, "transition_matrix_", None) is not None, getattr(last, "history_", [])
+
+
+def training_rows(rows: Mask, labels: Labels, generator: np.random.Generator) -> Labels:
+    """Rows that a model is fitted to: at most about ``MOST_TRAINED``, with the same share of each frequent class.
+
+    Args:
+        rows: (N,) mask of the rows that may be used.
+        labels: (N,) labels.
+        generator: Random generator of the sample.
+    """
+    found = np.flatnonzero(rows)
+    if len(found) <= MOST_TRAINED:
+        return found
+    drawn = generator.permutation(found)
+    drawn = drawn[labels[drawn].argsort(kind="stable")]
+    sizes = np.bincount(labels[drawn])
+    kept = np.maximum(np.ceil(sizes * MOST_TRAINED / len(found)), FEWEST_OF_CLASS)
+    place = np.arange(len(drawn)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.sort(drawn[place < np.repeat(kept, sizes)])
 
 
 def assign_folds(labels: Labels, copy_of: Labels, folds: int, generator: np.random.Generator) -> Labels:
@@ -133,8 +162,20 @@ def first_copies(x: AnyArray) -> Labels:
     categorical features, they are different examples with the same features, and each row counts as its own original.
     """
     keys = x.view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
+    if x.size > MOST_COMPARED:
+        keys = _digests(x)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return first[inverse] if len(first) >= len(x) / 2 else np.arange(len(x))
+
+
+def _digests(x: AnyArray) -> AnyArray:
+    """(N,) 128-bit numbers that are equal for identical rows and, with near certainty, for no others."""
+    words = x.view(np.uint32).reshape(len(x), -1)
+    factors = np.random.default_rng(0).integers(2**64, size=(2, words.shape[1]), dtype=np.uint64)
+    sums = np.zeros((len(x), 2), dtype=np.uint64)
+    for place, column in enumerate(words.T):
+        sums += column.astype(np.uint64)[:, None] * factors[:, place]
+    return sums.view(np.dtype((np.void, 16)))[:, 0]
 
 
 def _seeded(model: Any, seed: int) -> Any:

@@ -15,6 +15,7 @@ from volmin._typing import Array
 from volmin.data.tables.parsing import DATE_ORDERS, parse_booleans, parse_dates, parse_numbers
 from volmin.data.text import Tfidf
 from volmin.exceptions import DataError
+from volmin.progress import Progress, tracked
 
 MAX_CATEGORIES = 50
 """Number of frequent values of a category that get a feature each; all other values share one."""
@@ -148,9 +149,10 @@ class Text:
     def feature_names(self) -> list[str]:
         return [f"{self.name} text {place}" for place in range(self.tfidf.size)]
 
-    def encode(self, column: pl.Series) -> NDArray[np.float32]:
+    def encode(self, column: pl.Series, progress: Progress | None = None) -> NDArray[np.float32]:
         texts, rows = _texts(column)
-        parts = [self.tfidf.dense(chunk) for chunk in _chunks(texts)]
+        chunks = tracked(_chunks(texts), f"encoding {self.name}", -(-len(texts) // CHUNK), progress)
+        parts = [self.tfidf.dense(chunk) for chunk in chunks]
         return np.concatenate(parts)[rows] if parts else np.zeros((0, self.tfidf.size), np.float32)
 
     def encode_sparse(self, column: pl.Series) -> sparse.csr_matrix:

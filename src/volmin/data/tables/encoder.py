@@ -76,7 +76,9 @@ class TableEncoder:
         place = 0
         for column in tracked(self.columns, "encoding columns", len(self.columns), progress):
             width = len(column.feature_names)
-            x[:, place : place + width] = column.encode(frame[column.name])
+            series = frame[column.name]
+            encoded = column.encode(series, progress) if isinstance(column, Text) else column.encode(series)
+            x[:, place : place + width] = encoded
             place += width
         return x
 
