@@ -189,7 +189,9 @@ def test_checkpoint_of_another_run_or_damaged_is_rejected(tmp_path):
     with pytest.raises(ValueError, match=r"another run \(seed: 0 there, 1 here\)"):
         fit(build(), *loaders(), Recipe(epochs=1), path, seed=1)
     with pytest.raises(ValueError, match="another run"):
-        fit(build(), *loaders(), Recipe(epochs=2), path)
+        fit(build(), *loaders(), Recipe(epochs=1, lr=0.02), path)
+    with pytest.raises(ValueError, match=r"another run \(precision: 32 there, bf16-mixed here\)"):
+        fit(build(), *loaders(), Recipe(epochs=1), path, precision="bf16-mixed")
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="damaged"):
         fit(build(), *loaders(), Recipe(epochs=1), path)
@@ -474,7 +476,11 @@ def test_optimizers_are_built_when_the_phase_starts():
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        ({"x": torch.zeros(4, 2), "y": torch.zeros(4, dtype=torch.long)}, "batches of the type dict, but must give"),
+        (
+            {"x": torch.zeros(4, 2), "target": torch.zeros(4)},
+            "entries x, target, but needs one of labels",
+        ),
+        ({"y": torch.zeros(4, dtype=torch.long)}, "dicts with the entries y, but needs .* pass split="),
         (torch.zeros(4, 2), "batches of the type Tensor, but must give"),
         ((torch.zeros(4, 2),), "but must give"),
     ],

@@ -1,8 +1,8 @@
-"""Batches for training and evaluation: from tensors in memory, or from a user's own iterable."""
+"""Batches for training and evaluation: what the training loop needs of a loader, and one for tensors in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
@@ -16,7 +16,8 @@ from volmin.exceptions import InputError
 class Batch(NamedTuple):
     """A batch of inputs with their noisy labels."""
 
-    x: Tensor
+    x: Any
+    """(B, ...) inputs: a tensor, or whatever nesting of tensors a user's network takes."""
     y: Tensor
     index: Tensor | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
     """(B,) positions in the training set, for methods that keep state for each example."""
@@ -142,66 +143,6 @@ class TensorLoader:
     def example(self) -> Tensor | None:
         """The first two inputs."""
         return self._normalized(self.x[:2]) if len(self.x) else None
-
-
-class IterableLoader:
-    """A user's own iterable of ``(x, y)`` or ``(x, y, index)``, such as a ``DataLoader``.
-
-    It shuffles by itself, from torch's global generator, which the training loop seeds in every epoch.
-    """
-
-    def __init__(self, batches: Iterable[Any]) -> None:
-        if not isinstance(batches, Sized):
-            raise InputError("The loader has no length: give a DataLoader or another iterable with len().")
-        self.batches, self.device, self.num_classes = batches, torch.device("cpu"), 0
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    @property
-    def epoch_batches(self) -> int:
-        return len(self)
-
-    def __iter__(self) -> Iterator[Batch]:
-        for given in self.batches:
-            x, y, *index = self._parts(given)
-            check_labels(y, self.num_classes)
-            yield Batch(x, y.long(), index[0] if index else None)
-
-    def shuffled(
-        self, seed: int, rank: int = 0, world_size: int = 1, *, epoch: int = 0, done: float = 1.0
-    ) -> Iterator[Batch]:
-        if world_size > 1:
-            raise InputError("Training on several devices needs a TensorLoader or an ImageLoader.")
-        return iter(self)
-
-    def to(self, device: torch.device) -> IterableLoader:
-        self.device = device
-        return self
-
-    def check_labels(self, num_classes: int) -> None:
-        """Check the labels of each batch when it is loaded."""
-        self.num_classes = num_classes
-
-    def example(self) -> Tensor | None:
-        """None: loading a batch here would change the order of the first epoch."""
-        return None
-
-    def _parts(self, given: Any) -> list[Tensor]:
-        if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-            kind = type(given).__name__
-            raise InputError(
-                f"The loader gives batches of the type {kind}, but must give (x, y) or (x, y, index): wrap it in a "
-                "generator class with len() that takes these out."
-            )
-        return [torch.as_tensor(part).to(self.device) for part in given]
-
-
-def as_loader(given: Loader | Iterable[Any], num_classes: int, device: torch.device) -> Loader:
-    """``given`` as a ``Loader`` on ``device`` whose labels are checked."""
-    loader = given if isinstance(given, Loader) else IterableLoader(given)
-    loader.check_labels(num_classes)
-    return loader.to(device)
 
 
 def check_labels(y: Tensor, num_classes: int) -> None:

@@ -58,10 +58,6 @@ class SmallLossMethod(Method):
         """The loss, given the share of examples to keep and the share of training that is done."""
         raise NotImplementedError
 
-    def networks(self) -> list[nn.Module]:
-        """The networks to train."""
-        return [self.net]
-
     def keep(self, epoch: int, ramp_epochs: int) -> Tensor:
         """The share of examples to keep: all in epoch 0, ``1 - noise_rate`` from epoch ``ramp_epochs - 1`` on."""
         return 1 - self.noise_rate * min(1.0, epoch / max(1, ramp_epochs - 1))

@@ -46,6 +46,10 @@ class Method(nn.Module):
         """(B, C) logits of the clean label."""
         return self.net(x)
 
+    def networks(self) -> list[nn.Module]:
+        """The networks that compute logits, to which mixed precision applies; everything else stays in single."""
+        return [self.net]
+
     def transition(self, x: Tensor | None = None) -> Tensor | None:
         """The estimate of T, (C, C); given x, it may be (B, C, C). None if the method has none."""
         return None

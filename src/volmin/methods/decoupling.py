@@ -46,6 +46,9 @@ class Decoupling(Method):
         self.peer = fresh_copy(net)
         self.least = least
 
+    def networks(self) -> list[nn.Module]:
+        return [self.net, self.peer]
+
     def loss(self, batch: Batch, epoch: int) -> Tensor:
         logits, peer_logits = self.net(batch.x), self.peer(batch.x)
         differ = (logits.argmax(1) != peer_logits.argmax(1)).to(logits.dtype)
@@ -54,4 +57,4 @@ class Decoupling(Method):
         return weighted_mean(losses, differ, max(1.0, self.least * len(batch.y)))
 
     def phases(self, recipe: Recipe) -> list[Phase]:
-        return [self.network_phase("train", recipe, self.loss, self.net, self.peer)]
+        return [self.network_phase("train", recipe, self.loss, *self.networks())]

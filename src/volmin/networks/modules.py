@@ -58,4 +58,5 @@ def features_and_logits(net: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
         logits = net(x)
     finally:
         handle.remove()
-    return seen[0], logits
+    # Under autocast, the last layer gets its input in half precision.
+    return seen[0].to(logits.dtype), logits

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +20,13 @@ from volmin.io.sealed import read_sealed_bytes, write_sealed_bytes
 from volmin.training.devices import OneDevice
 from volmin.training.evaluation import Record, score
 from volmin.training.phase import Phase
+from volmin.training.precision import Precision
 from volmin.training.recipe import Recipe, Selection
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+    from volmin.methods.base import Method
 
 
 @dataclass
@@ -46,14 +50,35 @@ class Progress:
                 kept = kept or {name: value.detach().clone() for name, value in weights.items()}
                 self.best_scores[rule], self.best_weights[rule] = found, kept
 
+    def waited(self, rule: Selection) -> int:
+        """The number of epochs of the phase since the best one by a rule."""
+        scores = [score(record, rule) for record in self.history[len(self.history) - self.epoch :]]
+        return len(scores) - 1 - scores.index(min(scores)) if scores else 0
+
     def next_phase(self) -> None:
         self.phase, self.epoch, self.best_scores, self.best_weights = self.phase + 1, 0, {}, {}
 
 
+class Content(NamedTuple):
+    """What a checkpoint holds."""
+
+    identity: dict[str, Any]
+    weights: dict[str, Tensor]
+    progress: Progress
+    optimizers: list[dict[str, Any]]
+    scaler: dict[str, Any]
+
+
 def identity(
-    method: nn.Module, recipe: Recipe, phases: Sequence[Phase], seed: int, batches: int, devices: int
+    method: nn.Module,
+    recipe: Recipe,
+    phases: Sequence[Phase],
+    seed: int,
+    batches: int,
+    devices: int,
+    precision: str = "32",
 ) -> dict[str, Any]:
-    """What must be equal for a checkpoint to be continued."""
+    """What must be equal for a checkpoint to be continued, except for the length of training."""
     content = {
         "method": type(method).__name__,
         "parameters": sum(p.numel() for p in method.parameters()),
@@ -62,12 +87,18 @@ def identity(
         "seed": seed,
         "batches": batches,
         "devices": devices,
+        "precision": precision,
     }
     return json.loads(json.dumps(content))
 
 
 def save(
-    path: Path, identity: Mapping[str, Any], method: nn.Module, optimizers: Sequence[Optimizer], progress: Progress
+    path: Path,
+    identity: Mapping[str, Any],
+    method: nn.Module,
+    optimizers: Sequence[Optimizer],
+    progress: Progress,
+    precision: Precision | None = None,
 ) -> None:
     """Write a checkpoint whole or not at all."""
     state = {
@@ -75,6 +106,7 @@ def save(
         "weights": method.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "progress": vars(progress),
+        "scaler": {} if precision is None else precision.state(),
     }
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -82,27 +114,81 @@ def save(
 
 
 def load(
-    path: Path, expected: Mapping[str, Any], method: nn.Module, device: torch.device
+    path: Path, expected: Mapping[str, Any], method: Method, precision: Precision
 ) -> tuple[Progress, list[dict[str, Any]]]:
-    """Restore the weights of ``method``; returns the progress and the states of the current phase's optimisers."""
-    found, weights, progress, optimizers = _read(path, device)
-    if found != expected:
-        differing = ", ".join(
-            f"{key}: {found.get(key)} there, {value} here" for key, value in expected.items() if found.get(key) != value
-        )
-        raise InputError(f"The checkpoint {path} belongs to another run ({differing}): delete it or name another file.")
+    """Restore the weights of ``method`` and the scale of the loss.
+
+    A training of another length is continued, with a warning if its first epochs would have been others.
+
+    Returns:
+        The progress, and the states of the current phase's optimisers.
+    """
+    found = _read(path, precision.device)
+    progress = found.progress
+    if found.identity != expected:
+        if not _continues(found.identity, expected, progress):
+            raise InputError(
+                f"The checkpoint {path} belongs to another run ({_differences(found.identity, expected)}): delete it "
+                "or name another file."
+            )
+        if _began_differently(found.identity, expected, method, progress):
+            warnings.warn(
+                f"The checkpoint {path} was trained with the learning rates and phases of a training of "
+                f"{found.identity['recipe']['epochs']} epochs; those of {expected['recipe']['epochs']} epochs apply "
+                f"from epoch {len(progress.history) + 1} on. The result is not that of "
+                f"{expected['recipe']['epochs']} epochs from the start.",
+                stacklevel=3,
+            )
     try:
         for best in progress.best_weights.values():
             method.load_state_dict(best)  # detects damage now instead of after the last epoch
-        method.load_state_dict(weights)
-    except (RuntimeError, TypeError, AttributeError) as error:
+        method.load_state_dict(found.weights)
+        precision.restore(found.scaler)
+    except (RuntimeError, TypeError, AttributeError, KeyError) as error:
         raise _damaged(path, error) from error
-    return progress, optimizers
+    return progress, found.optimizers
+
+
+def _continues(found: Mapping[str, Any], expected: Mapping[str, Any], progress: Progress) -> bool:
+    """Whether a checkpoint is of the same run up to its length, and has no more epochs than that is now to have."""
+    done, (_, epochs) = progress.epoch, expected["phases"][min(progress.phase, len(expected["phases"]) - 1)]
+    return _without_length(found) == _without_length(expected) and done <= epochs
+
+
+def _without_length(identity: Mapping[str, Any]) -> dict[str, Any]:
+    recipe = {key: value for key, value in identity["recipe"].items() if key not in ("epochs", "milestones")}
+    return {**identity, "recipe": recipe, "phases": [name for name, _ in identity["phases"]]}
+
+
+def _differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key}: {found.get(key)} there, {value} here" for key, value in expected.items() if found.get(key) != value
+    )
+
+
+def _began_differently(
+    found: Mapping[str, Any], expected: Mapping[str, Any], method: Method, progress: Progress
+) -> bool:
+    """Whether a training of the expected length would have had other phases or learning rates in the epochs so far."""
+    if found["phases"][: progress.phase] != expected["phases"][: progress.phase]:
+        return True
+    plans = [method.phases(Recipe(**content["recipe"])) for content in (found, expected)]
+    for number, (before, now) in enumerate(zip(*plans, strict=True)):
+        done = before.epochs if number < progress.phase else progress.epoch if number == progress.phase else 0
+        # Some milestones lie within epochs.
+        places = [epoch + part for epoch in range(done) for part in (0.0, 0.5)]
+        if [_rate(before, place) for place in places] != [_rate(now, place) for place in places]:
+            return True
+    return False
+
+
+def _rate(phase: Phase, place: float) -> float:
+    return 1.0 if phase.schedule is None else phase.schedule(place)
 
 
 def load_plain(path: Path, method: nn.Module, rule: Selection) -> list[Record]:
     """Give ``method`` the network that a rule selects in a completed plain training; returns its history."""
-    _, _, progress, _ = _read(path, next(method.parameters()).device)
+    progress = _read(path, next(method.parameters()).device).progress
     try:
         method.load_state_dict(method.state_dict() | progress.best_weights[rule])
     except (RuntimeError, TypeError, AttributeError, KeyError) as error:
@@ -110,11 +196,13 @@ def load_plain(path: Path, method: nn.Module, rule: Selection) -> list[Record]:
     return progress.history
 
 
-def _read(path: Path, device: torch.device) -> tuple[dict[str, Any], dict[str, Tensor], Progress, list[dict[str, Any]]]:
-    """Identity, weights, progress and states of the optimisers in a checkpoint."""
+def _read(path: Path, device: torch.device) -> Content:
     try:
         state = torch.load(io.BytesIO(read_sealed_bytes(path)), map_location=device, weights_only=True)
-        return json.loads(state["identity"]), state["weights"], Progress(**state["progress"]), state["optimizers"]
+        # Checkpoints from before there was mixed precision are in single precision.
+        identity = {"precision": "32", **json.loads(state["identity"])}
+        progress = Progress(**state["progress"])
+        return Content(identity, state["weights"], progress, state["optimizers"], state.get("scaler", {}))
     except Exception as error:  # a damaged pickle can raise anything
         raise _damaged(path, error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from volmin.data.loaders import Loader
 from volmin.exceptions import DegenerateTransitionWarning, InputError, TrainingDivergedError
 from volmin.training.evaluation import Record
+from volmin.training.recipe import Selection
 from volmin.transition import degeneracy
 
 if TYPE_CHECKING:
@@ -31,6 +33,21 @@ def check_network(method: Method, train: Loader) -> None:
         raise InputError(
             f"The network must give {method.num_classes} logits for each row, one for each class, but gives "
             f"{tuple(logits.shape)} for {len(x)} rows."
+        )
+
+
+def check_patience(patience: int | None, rules: Sequence[Selection], val: Loader | None) -> None:
+    """Require validation data, and a phase that they select an epoch of, where training may stop early."""
+    if patience is None:
+        return
+    if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
+        raise InputError(f"patience must be a whole number of at least 1, or None, but is {patience!r}.")
+    if val is None:
+        raise InputError("patience needs validation data with noisy labels: pass val_loader, or leave patience out.")
+    if all(rule == "last" for rule in rules):
+        raise InputError(
+            "patience has no effect, since every phase keeps its last epoch: leave it out, or pass a recipe with "
+            'selection="loss" or "accuracy".'
         )
 
 

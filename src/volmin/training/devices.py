@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from volmin.exceptions import InputError, LostProcessError
 
@@ -34,8 +33,8 @@ class OneDevice:
     def __init__(self, name: str = "auto") -> None:
         self.device = _device(name)
 
-    def setup(self, module: nn.Module, *optimizers: Optimizer) -> tuple[Any, ...]:
-        return module.to(self.device), *optimizers
+    def setup_module(self, module: nn.Module) -> nn.Module:
+        return module.to(self.device)
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()
@@ -63,6 +62,12 @@ def launch(devices: int = 1) -> OneDevice | Fabric:
     fabric = Fabric(devices=local, num_nodes=nodes, strategy="ddp")
     fabric.launch()
     return fabric
+
+
+def check_full_precision(fabric: OneDevice | Fabric) -> None:
+    """Require a Fabric without mixed precision of its own, which would round the algebra of T too."""
+    if not isinstance(fabric, OneDevice) and (found := fabric.strategy.precision.precision) != "32-true":
+        raise InputError(f"Give the precision to fit (precision={found!r}), and launch Fabric without one.")
 
 
 @contextmanager

@@ -12,29 +12,34 @@ from torch.optim import Optimizer
 
 from volmin.data.loaders import Batch
 from volmin.training.devices import OneDevice
+from volmin.training.precision import Precision
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+    from volmin.methods.base import Method
 
 
 class Objective(nn.Module):
     """Routes a phase's loss through ``forward``, the one call that data-parallel training synchronises."""
 
-    def __init__(self, method: nn.Module, loss: Callable[[Batch, int], Tensor]) -> None:
+    def __init__(self, method: Method, loss: Callable[[Batch, int], Tensor], precision: Precision) -> None:
         super().__init__()
-        self.method, self.loss = method, loss
+        self.method, self.loss, self.precision = method, loss, precision
 
     def forward(self, batch: Batch, epoch: int) -> Tensor:
-        return self.loss(batch, epoch)
+        with self.precision.applied_to(self.method.networks()):
+            return self.loss(batch, epoch)
 
 
 def train_epoch(
     objective: nn.Module,
-    optimizers: Sequence[Any],
+    optimizers: Sequence[Optimizer],
     batches: Iterable[Batch],
     epoch: int,
     learning_rates: Callable[[int], None],
     fabric: OneDevice | Fabric,
+    precision: Precision,
 ) -> float:
     """Take a step per batch; returns the mean loss.
 
@@ -45,6 +50,7 @@ def train_epoch(
         epoch: Number of the epoch within its phase.
         learning_rates: Function that sets the learning rates before a step, given its number.
         fabric: Device or devices.
+        precision: Arithmetic of the step.
     """
     objective.train()
     owned = parameters_of(optimizers)
@@ -54,9 +60,7 @@ def train_epoch(
         loss = objective(batch, epoch)
         for parameter in owned:  # zero_grad(set_to_none=True), inlined
             parameter.grad = None
-        fabric.backward(loss)
-        for optimizer in optimizers:
-            optimizer.step()
+        precision.step(loss, optimizers, fabric.backward)
         # Summed on the device: reading the value here would wait for the device in every step.
         total += loss.detach() * len(batch.y)
         count += len(batch.y)
