@@ -128,3 +128,20 @@ def test_label_map_and_leaking_column(command, tmp_path):
     assert code == 0
     assert "The column code alone predicts 100.0% of the labels" in shown
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["classes"] == ["gone", "here"]
+
+
+def test_json_and_quiet(command, tmp_path):
+    churn_table(300).write_csv(tmp_path / "churn.csv")
+    out = tmp_path / "audit"
+    options = ["audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic"]
+    found = json.loads(command(*options, "--out", out, "--json").out)
+    assert found["rows"] == 300
+    assert found["flagged"] == len(found["issues"])
+    assert found["folder"] == str(out)
+    assert next(column["name"] for column in found["provenance"]["columns"]) == "customer"
+    quiet = command(*options, "--out", out, "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    assert (out / "report.html").is_file()
+    refused = command(*options[:4], "--apply", "d.csv", "--json")
+    assert refused.code == 2
+    assert "--json" in refused.err

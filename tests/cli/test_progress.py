@@ -1,10 +1,12 @@
 import io
+import re
+import time
 
 import pytest
 from rich.console import Console
 
 from volmin.cli import progress
-from volmin.cli.progress import GridProgress, TaskProgress
+from volmin.cli.progress import EpochProgress, GridProgress, TaskProgress
 from volmin.experiments import spec
 from volmin.experiments.status import RunStatus
 from volmin.formatting import terminal_safe
@@ -22,22 +24,69 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize(("step", "lines"), [(0.1, 0), (6.0, 2)])
-def test_only_long_tasks_are_shown(monkeypatch, step, lines):
-    monkeypatch.setattr(progress.time, "monotonic", Clock(step))
-    shown = io.StringIO()
-    with TaskProgress(Console(file=shown)) as report:
-        assert list(tracked("abcde", "counting", 5, report)) == list("abcde")
-    found = shown.getvalue().splitlines()
-    assert len(found) == lines
-    if lines:
-        assert found[0] == "counting  2/5  18 s left"
+def plain(shown):
+    """The text on a terminal, without control sequences, by piece."""
+    return [piece.strip() for piece in re.split(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n", shown.getvalue()) if piece.strip()]
 
 
-def test_task_that_fails_leaves_no_bar(monkeypatch):
-    monkeypatch.setattr(progress.time, "monotonic", Clock(3.0))
+def test_plain_lines_come_regularly_also_within_a_task():
     shown = io.StringIO()
-    report = TaskProgress(Console(file=shown, force_terminal=True))
+    with TaskProgress("reading", Console(file=shown), interval=0.05) as report:
+        time.sleep(0.12)
+        report("counting", 0, 4)
+        report("counting", 1, 4)
+        time.sleep(0.08)
+    lines = shown.getvalue().splitlines()
+    assert lines[0] == "reading  0 s elapsed"
+    assert lines[-1] == "counting  1/4  0 s elapsed, 0 s left"
+    assert len(lines) >= 3
+
+
+def test_times_are_named(monkeypatch):
+    monkeypatch.setattr(progress.time, "monotonic", Clock(6.0))
+    report = TaskProgress("counting", Console(file=io.StringIO()), quiet=True)
+    for done in (0, 1, 2):
+        report("counting", done, 5)
+    assert report.line() == "counting  2/5  6 s elapsed, 9 s left"
+
+
+def test_bar_is_shown_at_once_and_not_cut_at_80_columns():
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=80, legacy_windows=False)
+    with TaskProgress("reading a table with a rather long name.csv", console) as report:
+        first = plain(shown)
+        assert any(piece.startswith("reading a table with a rather") for piece in first)
+        report("[encoding] columns", 0, 30)
+        report("[encoding] columns", 3, 30)
+        assert report.bar is not None
+        report.bar.refresh()
+    pieces = plain(shown)
+    assert "[encoding] columns" in pieces
+    assert any(piece.endswith("left") and "elapsed" in piece for piece in pieces)
+
+
+def test_state_of_a_training_stands_on_its_own_line():
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=80, legacy_windows=False)
+    record = {"train_loss": 1.2, "val_loss": 0.4, "accuracy": 0.91, "transition_error": 0.01, "seconds": 2.0}
+    with EpochProgress("digits pair:0.45 volminnet", 10, console) as report:
+        report([record] * 3)
+        assert report.bar is not None
+        report.bar.refresh()
+    assert "loss 1.2000  noisy val 0.4000  test 91.00%  T error 0.0100" in plain(shown)
+
+
+def test_quiet_progress_shows_nothing():
+    shown = io.StringIO()
+    with TaskProgress("reading", Console(file=shown, force_terminal=True), interval=0.01, quiet=True) as report:
+        assert list(tracked("abc", "counting", 3, report)) == list("abc")
+        time.sleep(0.05)
+    assert shown.getvalue() == ""
+
+
+def test_task_that_fails_leaves_no_bar():
+    shown = io.StringIO()
+    report = TaskProgress(console=Console(file=shown, force_terminal=True))
     with pytest.raises(ZeroDivisionError), report:
         list(tracked((1 / (1 - i) for i in range(5)), "counting", 5, report))
     assert "counting" in shown.getvalue()

@@ -158,6 +158,8 @@ def audit(
             )
             flat = np.ascontiguousarray(x).reshape(len(x), -1)
             copies = float((first_copies(flat) != np.arange(len(x))).mean())
+        if progress is not None:
+            progress("estimating the noise", 0, 1)
         inference = infer(judged.probs, codes, level=level, random_state=seed)
         rates = [noise_rates(part, codes, seed) for part in judged.repeated]
     provenance = {

@@ -116,22 +116,33 @@ def audit(
         Path | None,
         typer.Option(help="Folder for the results (default: audit); with --apply, path of the corrected copy."),
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON instead of text, with the flagged rows.")
+    ] = False,
 ) -> None:
     """Estimate how many labels are wrong and which, and correct them after a review."""
+    from volmin.cli.terminal import silenced
+
     if apply is not None:
-        _apply(table, label, apply, out, Spelling(merge_labels, label_map), sample)
+        if as_json:
+            raise InputError("--json prints an audit; it has no effect with --apply.")
+        with silenced(quiet):
+            _apply(table, label, apply, out, Spelling(merge_labels, label_map), sample)
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
-    from volmin import auditing
     from volmin.cli.columns import column_types, show_columns
     from volmin.cli.labels import show_labels
     from volmin.cli.progress import TaskProgress
     from volmin.exceptions import ColumnWarning
-    from volmin.io.arrays import read_array
 
     chosen_types = column_types(types, text)
-    with TaskProgress() as progress, warnings.catch_warnings():
+    with TaskProgress(f"reading {table.name}", quiet=quiet) as progress, warnings.catch_warnings():
+        # Imported while the progress is shown, since importing takes a moment.
+        from volmin import auditing
+        from volmin.io.arrays import read_array
+
         # What became of the columns is printed below.
         warnings.simplefilter("ignore", ColumnWarning)
         source = _load(table, label, images=images, clean=clean, ignore=ignore or (), progress=progress)
@@ -152,11 +163,19 @@ def audit(
         )
     command = shlex.join(["volmin", *sys.argv[1:]])
     found = replace(found, provenance=found.provenance | {"title": f"The labels of {table.name}", "command": command})
-    show_labels(source.labels, source.features, source.unlabelled, merged=merge_labels)
-    show_columns(found.provenance.get("columns", ()))
     options = ([] if label is None else ["--label", label]) + (["--merge-labels"] if merge_labels else [])
     options += [] if label_map is None else ["--label-map", str(label_map)]
-    _show_and_save(found, source, options, fdr, sample, out or Path("audit"))
+    out = out or Path("audit")
+    with silenced(quiet or as_json), TaskProgress(quiet=quiet) as progress:
+        progress("examining columns", 0, 1)
+        show_labels(source.labels, source.features, source.unlabelled, merged=merge_labels)
+        show_columns(found.provenance.get("columns", ()))
+        progress("writing the report", 0, 1)
+        _show_and_save(found, source, options, fdr, sample, out)
+    if as_json:
+        from volmin.cli.machine_readable import print_audit
+
+        print_audit(out, found.issues(fdr).tolist())
 
 
 @dataclass(frozen=True)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
+    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 from volmin.formatting import duration, terminal_safe
 
 if TYPE_CHECKING:
     from volmin.experiments.status import RunStatus
+
+TITLE = 30
+"""Number of characters of a title beside a bar, which leaves room for the times in 80 columns."""
 
 _SHOWN = {
     "train_loss": "loss {:.4f}",
@@ -120,67 +127,119 @@ class GridProgress(_Shown):
 
 
 class TaskProgress(_Shown):
-    """Shows the progress that library functions report, once a task has taken two seconds.
+    """Shows the progress that library functions report: a bar from the start on a terminal, plain lines elsewhere.
 
-    An instance is a ``volmin.progress.Progress`` callback for any number of tasks, one after another.
+    An instance is a ``volmin.progress.Progress`` callback for any number of tasks, one after another. Plain lines are
+    printed at regular times, also while a task reports nothing.
 
     Args:
+        title: What is being done before the first task is reported; by default nothing is shown.
         console: Console to print on; standard error by default.
-        interval: Least number of seconds between two plain lines.
+        interval: Number of seconds between two plain lines.
+        quiet: Whether to show nothing.
     """
 
-    patience = 2.0
-    """Seconds that a task may take without being shown."""
-
-    def __init__(self, console: Console | None = None, interval: float = 10) -> None:
-        self.interval = interval
+    def __init__(
+        self,
+        title: str | None = None,
+        console: Console | None = None,
+        interval: float = 10,
+        quiet: bool = False,
+    ) -> None:
+        self.first, self.interval, self.quiet = title, interval, quiet
         self.console = console or Console(stderr=True)
         self.title: str | None = None
-        self.started = self.last_line = 0.0
+        self.done, self.total = 0, 1
+        self.started = dict[str, float]()
+        self.ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        if not (self.quiet or self.console.is_terminal):
+            threading.Thread(target=self._print_regularly, daemon=True).start()
+        if self.first is not None:
+            self(self.first, 0, 1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ended.set()
+        super().__exit__(kind, error, trace)
 
     def __call__(self, title: str, done: int, total: int) -> None:
-        now = time.monotonic()
         title = terminal_safe(title)
-        if done == 0 or title != self.title:
-            self._stop()
-            self.title, self.started, self.last_line = title, now, now
-        if done > 0 and now - self.started >= self.patience:
-            self._show(done, total, now)
-        if done >= total:
-            self._stop()
-
-    def _show(self, done: int, total: int, now: float) -> None:
-        if self.console.is_terminal:
-            self.bar = self.bar or _bar(self.console, escape(self.title or ""), total)
+        if done == 0:
+            self.started[title] = time.monotonic()
+        changed = title != self.title or done == 0
+        self.title, self.done, self.total = (title, done, total) if done < total else (None, 0, 1)
+        if self.quiet or not self.console.is_terminal:
+            return
+        if self.title is None:
+            super().__exit__(None, None, None)
+        elif self.bar is None or changed:
+            steps = None if total == 1 else total
+            self.bar = self.bar or _bar(self.console, escape(title), steps)
+            self.bar.reset(self.bar.task_ids[0], description=escape(title), total=steps, completed=done)
+            self.bar.refresh()
+        else:
             self.bar.update(self.bar.task_ids[0], completed=done)
-        elif now - self.last_line >= self.interval:
-            self.last_line = now
-            left = duration((total - done) * (now - self.started) / done)
-            self.console.print(f"{self.title}  {done}/{total}  {left} left", soft_wrap=True, markup=False)
 
-    def _stop(self) -> None:
-        self.__exit__(None, None, None)
-        self.title = None
+    def line(self) -> str:
+        """The present task as a line of text; empty between two tasks."""
+        if self.title is None:
+            return ""
+        elapsed = time.monotonic() - self.started.setdefault(self.title, time.monotonic())
+        steps = "" if self.total == 1 else f"  {self.done:,}/{self.total:,}"
+        return f"{self.title}{steps}  {_times(elapsed, self.done, self.total)}"
+
+    def _print_regularly(self) -> None:
+        while not self.ended.wait(self.interval):
+            if line := self.line():
+                self.console.print(line, soft_wrap=True, markup=False)
 
 
-def _bar(console: Console, title: str, total: int, extrapolated: bool = True) -> Progress:
+class _Bar(Progress):
+    """A bar with the state of a task on a line of its own, so that neither is cut on a narrow terminal."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            if task.fields["state"]:
+                yield Text(f"  {task.fields['state']}")
+
+
+class _Times(ProgressColumn):
+    """The time elapsed and, where it can be told, the time left."""
+
+    def __init__(self, extrapolated: bool) -> None:
+        super().__init__(Column(no_wrap=True))
+        self.extrapolated = extrapolated
+
+    def render(self, task: Task) -> Text:
+        done, total = (task.completed, task.total or 0) if self.extrapolated else (0, 0)
+        return Text(_times(task.elapsed or 0, done, total))
+
+
+def _times(elapsed: float, done: float, total: float) -> str:
+    left = f", {duration((total - done) * elapsed / done)} left" if 0 < done < total else ""
+    return f"{duration(elapsed)} elapsed{left}"
+
+
+def _bar(console: Console, title: str, total: int | None, extrapolated: bool = True) -> Progress:
     """A bar on a terminal that is shown at once and disappears when it is stopped.
 
     Args:
         console: Console to print on.
         title: Description of the task.
-        total: Number of its steps.
+        total: Number of its steps, None if unknown.
         extrapolated: Whether to show the time left as if all steps took equally long.
     """
-    remaining = [TextColumn("left"), TimeRemainingColumn(compact=True)] if extrapolated else []
-    bar = Progress(
+    bar = _Bar(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        *remaining,
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.description}", table_column=Column(overflow="ellipsis", no_wrap=True, max_width=TITLE)),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        _Times(extrapolated),
         console=console,
         transient=True,
     )

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from rich.console import Console
 from rich.table import Table
 
 from volmin.formatting import terminal_safe
+
+_silent = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silenced(silent: bool) -> Iterator[None]:
+    """Whether ``say`` prints nothing, as with ``--quiet`` and ``--json``; warnings and errors are printed."""
+    token = _silent.set(silent)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
 
 
 def console() -> Console:
@@ -15,6 +31,8 @@ def console() -> Console:
 
 def say(text: str, style: str | None = None) -> None:
     """Print a line that may contain file names or labels: neither control characters nor markup have an effect."""
+    if _silent.get():
+        return
     console().print(terminal_safe(text), markup=False, soft_wrap=True, style=style)
 
 
