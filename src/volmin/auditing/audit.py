@@ -27,9 +27,9 @@ from volmin.auditing.findings import Finding, find, in_sample
 from volmin.auditing.inference import Inference, infer, noise_rates
 from volmin.auditing.judges import given_judgement, judge, resolve_models
 from volmin.auditing.labels import Encoded, encode
+from volmin.auditing.notebook import DisplayedResult
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import choose, validate_reading
-from volmin.auditing.result import AuditResult
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
 from volmin.progress import PlainProgress, Progress
@@ -40,8 +40,8 @@ FEWEST_ROWS = 5
 """Classes with fewer rows are not audited: the folds would have too few of them to train on and to estimate T from."""
 
 
-@dataclass(frozen=True)
-class Audit(AuditResult):
+@dataclass(frozen=True, repr=False)
+class Audit(DisplayedResult):
     """The result of ``volmin.audit``, with methods to print, save and load it; see ``AuditResult`` for its fields."""
 
     def summary(self, fdr: float | None = None) -> str:
