@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import volmin
 from volmin.auditing.check import counted_interval, guessed_sample, more_decisions, powered_rate
+from volmin.auditing.posterior import ReadingPosterior
 from volmin.exceptions import InputError
 
 ROWS = 4000
@@ -63,15 +64,21 @@ def test_flagged_decisions_are_told_from_random_ones():
     known = np.zeros(100, dtype=bool)
     known[:10] = True
     assert guessed_sample(flags, known) == "flagged"
-    known[90] = True
+    known[90] = True  # ten of eleven rows are flagged, of a fifth of all
+    assert guessed_sample(flags, known) == "flagged"
+    known[:] = np.arange(100) % 3 == 0
     assert guessed_sample(flags, known) == "random"
+    assert guessed_sample(flags, np.ones(100, dtype=bool)) == "random"
 
 
 def test_number_of_further_decisions_falls_as_the_interval_narrows():
     unsure = np.full(10_000, 0.2)
-    assert more_decisions(unsure, 0.95, 0, 1.0) > 500
-    assert more_decisions(unsure, 0.95, 400, 0.08) < more_decisions(unsure, 0.95, 200, 0.12)
-    assert more_decisions(unsure, 0.95, 1000, 0.05) == 0
+    alike = np.stack([unsure, unsure], axis=1)
+    needed = more_decisions(unsure, alike, 0.95)
+    assert needed == pytest.approx(4 * 0.2 * 0.8 * (1.96 / 0.05) ** 2, abs=2)
+    assert more_decisions(unsure, np.stack([unsure, np.full(10_000, 0.4)], axis=1), 0.95) > needed
+    assert more_decisions(unsure, alike, 0.95, 400, 0.08) < more_decisions(unsure, alike, 0.95, 200, 0.12)
+    assert more_decisions(unsure, alike, 0.95, 1000, 0.05) == 0
 
 
 class HardLabels:
@@ -107,9 +114,11 @@ def test_random_decisions_choose_the_right_reading(hard):
     low, high = check.noise_range
     assert low <= (hard.labels != hard.clean).mean() <= high
     assert high - low < hard.audit.noise_range[1] - hard.audit.noise_range[0]
-    by_sharpness = dict(zip(check.sharpness, check.reading_probabilities, strict=True))
-    assert by_sharpness[1.0] < 0.01
-    assert sum(by_sharpness.values()) == pytest.approx(1)
+    by_weight = dict(zip(check.reading_weights, check.reading_probabilities, strict=True))
+    assert by_weight[0.0] < 0.01
+    assert sum(by_weight.values()) == pytest.approx(1)
+    mean, low, high = check.reading_weight
+    assert 0.3 < low < mean < high <= 1
 
 
 def test_flagged_decisions_state_the_share_of_correct_labels(hard):
@@ -118,8 +127,39 @@ def test_flagged_decisions_state_the_share_of_correct_labels(hard):
     assert check.sample == "flagged"
     assert check.correct_range is not None
     low, high = check.correct_range
-    assert low <= (hard.labels[rows] == hard.clean[rows]).mean() <= high
+    flagged = hard.audit.issues()
+    assert low <= (hard.labels[flagged] == hard.clean[flagged]).mean() <= high
     assert check.noise_range[0] <= check.noise_rate_estimate <= check.noise_range[1]
+
+
+@pytest.mark.parametrize("count", [50, 100, 300])
+def test_interval_after_the_most_suspicious_rows_contains_the_noise_rate(hard, count):
+    check = hard.audit.check(known_labels(hard, hard.audit.issues()[:count]))
+    assert check.sample == "flagged"
+    low, high = check.noise_range
+    assert low <= (hard.labels != hard.clean).mean() <= high
+    assert high - low < 0.25
+
+
+def test_decisions_about_all_rows_leave_no_doubt():
+    generator = np.random.default_rng(0)
+    wrong = generator.random(50) < 0.3
+    posterior = ReadingPosterior.of(generator.random((50, 2)), np.ones(50, dtype=bool), wrong)
+    assert posterior.wrong_share(np.arange(50), 0.95) == pytest.approx((wrong.mean(),) * 3)
+
+
+def test_rows_that_were_not_decided_follow_the_right_reading():
+    """Of rows that are wrong with 10 % or 90 %, as the readings say, the decisions tell the share among the others."""
+    generator = np.random.default_rng(1)
+    for weight in (0, 1):
+        by_reading = np.tile([0.1, 0.9], (2000, 1))
+        wrong = generator.random(2000) < by_reading[:, weight]
+        known = np.arange(2000) < 200
+        posterior = ReadingPosterior.of(by_reading, known, wrong[known])
+        mean, low, high = posterior.wrong_share(np.flatnonzero(~known), 0.95)
+        assert low <= wrong[~known].mean() <= high
+        assert abs(posterior.weight(0.95)[0] - weight) < 0.35
+        assert low < mean < high
 
 
 def test_saved_audit_can_be_checked(hard, tmp_path):
@@ -128,7 +168,10 @@ def test_saved_audit_can_be_checked(hard, tmp_path):
     rows = np.random.default_rng(0).permutation(3000)[:200]
     clean = [str(hard.clean[row]) if row in set(rows.tolist()) else None for row in range(3000)]
     check = again.check(clean)
-    assert check.noise_range == pytest.approx(hard.audit.check(known_labels(hard, rows)).noise_range)
+    before = hard.audit.check(known_labels(hard, rows))
+    assert check.noise_range == pytest.approx(before.noise_range)
+    np.testing.assert_allclose(check.reading_probabilities, before.reading_probabilities)
+    assert again.decisions_needed == hard.audit.decisions_needed > 30
     assert [finding.code for finding in again.findings] == [finding.code for finding in hard.audit.findings]
     assert list(again.judges) == list(hard.audit.judges)
 

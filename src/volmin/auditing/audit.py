@@ -23,7 +23,7 @@ from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
 from volmin.auditing.crossfit import first_copies
 from volmin.auditing.features import encode_features
-from volmin.auditing.findings import Finding, find, in_sample
+from volmin.auditing.findings import Finding, about_data, find, in_sample
 from volmin.auditing.inference import Inference, infer, noise_rates
 from volmin.auditing.judges import given_judgement, judge, resolve_models
 from volmin.auditing.labels import Encoded, encode
@@ -180,7 +180,8 @@ def audit(
         histories=judged.histories,
         provenance=provenance,
     )
-    return replace(found, findings=(*notes, *find(found, [first for first, _ in rates], copies)))
+    about = about_data(given.classes[given.codes], features, copies)
+    return replace(found, findings=(*notes, *about, *find(found, [first for first, _ in rates])))
 
 
 def versions() -> dict[str, str]:
@@ -265,6 +266,7 @@ def _over_all_rows(
         suspicion=chosen.suspicion,
         num_flagged=len(chosen.flagged),
         readings=chosen.readings,
+        qualities=chosen.qualities,
     )
 
 

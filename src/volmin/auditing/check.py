@@ -5,9 +5,7 @@ Decisions settle what the labels alone cannot: which reading of hard examples is
 - For rows drawn at random, the noise rate is estimated by prediction-powered inference: the mean over all rows of the
   probability ``w`` that a label is wrong, plus the mean over the decided rows of ``wrong - w``. It is unbiased whether
   or not ``w`` is right, and its interval is the narrower, the better ``w`` is.
-- For flagged rows, which were not drawn at random, it rests on a model: a decision is a Bernoulli observation of
-  probability ``sigmoid(logit(w_g) + b)``, with the sharpness g of the reading and a shift b. The posterior of (g, b) on
-  a grid gives the noise rate and its interval.
+- For suspicious rows, which were not drawn at random, it rests on the posterior of the reading (``posterior``).
 """
 
 from __future__ import annotations
@@ -18,26 +16,22 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit, gammaln, log_expit, logit
+from scipy.special import gammaln
 
-from volmin import readings
 from volmin._typing import Array, Labels, Mask
+from volmin.auditing.posterior import WEIGHTS, ReadingPosterior
+from volmin.auditing.reading import MODEL_ERROR
 
 if TYPE_CHECKING:
     from volmin.auditing.result import AuditResult
 
 Sample = Literal["random", "flagged"]
 
-SHARPNESSES = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, math.inf)
-"""Readings among which decisions choose."""
-SHIFTS = np.linspace(-3, 3, 25)
-"""Shifts of the log-odds of a wrong label, with a standard normal prior."""
-
-MODEL_ROWS = 20_000
-"""Rows over which the model's noise rate is averaged."""
-
 FEW_DECISIONS = 30
 """With fewer decisions, the interval is that of the counted share, which needs no normal approximation."""
+
+CHANCE = 0.001
+"""Rows do not count as drawn at random if as many flagged ones among them are less probable than this."""
 
 SETTLED_WIDTH = 0.05
 """Width of the interval of the noise rate at which the question of how many labels are wrong counts as settled."""
@@ -53,9 +47,10 @@ class Check:
         noise_rate: Share of wrong labels among these rows.
         noise_range: Interval of the share of wrong labels among all rows, after these decisions.
         noise_rate_estimate: Estimate of that share.
-        correct_range: Interval of the share of correct labels among the flagged; None without flagged rows.
-        reading_probabilities: Posterior probability of each of ``sharpness``; empty for an audit that was loaded.
-        sharpness: Readings that were compared, from class-dependent (1) to one right label (inf).
+        correct_range: Interval of the share of correct labels among all flagged ones; None if nothing is flagged.
+        reading_weight: Weight of the one-right-label reading, from 0 to 1: posterior mean and interval.
+        reading_weights: Weights that were compared.
+        reading_probabilities: Posterior probability of each of them.
         more_decisions: Number of further decisions about random rows after which the interval of the noise rate is
             expected to be ``SETTLED_WIDTH`` wide; 0 if it is already.
         transition: (C, C) shares of given labels by true class among these rows; NaN for classes without any.
@@ -75,8 +70,9 @@ class Check:
     noise_range: tuple[float, float]
     noise_rate_estimate: float
     correct_range: tuple[float, float] | None
+    reading_weight: tuple[float, float, float]
+    reading_weights: Array
     reading_probabilities: Array
-    sharpness: tuple[float, ...]
     more_decisions: int
     transition: Array
     transition_error: float
@@ -105,11 +101,15 @@ def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, 
     sample = sample or guessed_sample(flags, known)
     flagged, wrong = flags[known], given != truth
     level = result.sampling.level if result.sampling else 0.95
-    posterior = Posterior.of(result, known, wrong)
+    by_reading = result.wrong_by_reading
+    posterior = ReadingPosterior.of(by_reading, known, wrong, random=sample == "random")
     if sample == "random":
         estimate, low, high = powered_rate(1 - result.quality, known, wrong, level)
+        correct = counted_interval(int((~wrong[flagged]).sum()), int(flagged.sum()), level)
     else:
-        estimate, low, high = posterior.noise_rate(level)
+        estimate, low, high = posterior.wrong_share(np.arange(len(result)), level)
+        low, high = max(0.0, low - MODEL_ERROR), min(1.0, high + MODEL_ERROR)
+        correct = _correct_share(posterior, np.flatnonzero(flags), level)
     counts = np.zeros_like(result.transition)
     np.add.at(counts, (given, truth), 1)
     seen = counts.sum(axis=0) > 0
@@ -121,10 +121,13 @@ def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, 
         noise_rate=float(wrong.mean()),
         noise_range=(low, high),
         noise_rate_estimate=estimate,
-        correct_range=counted_interval(int((~wrong[flagged]).sum()), int(flagged.sum()), level),
-        reading_probabilities=posterior.of_sharpness(),
-        sharpness=posterior.sharpness,
-        more_decisions=more_decisions(1 - result.quality, level, len(truth) if sample == "random" else 0, high - low),
+        correct_range=correct,
+        reading_weight=posterior.weight(level),
+        reading_weights=WEIGHTS,
+        reading_probabilities=posterior.of_weights,
+        more_decisions=more_decisions(
+            1 - result.quality, by_reading, level, len(truth) if sample == "random" else 0, high - low
+        ),
         transition=shares,
         transition_error=float(np.abs(shares - result.transition)[:, seen].sum() / shares[:, seen].sum()),
         flagged=int(flagged.sum()),
@@ -137,10 +140,18 @@ def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, 
     )
 
 
+def _correct_share(posterior: ReadingPosterior, flagged: Labels, level: float) -> tuple[float, float] | None:
+    if not len(flagged):
+        return None
+    _, low, high = posterior.wrong_share(flagged, level)
+    return 1 - high, 1 - low
+
+
 def guessed_sample(flags: Mask, known: Mask) -> Sample:
-    """How the decided rows were drawn: as flagged ones if all are flagged and chance would hardly have chosen them."""
+    """How the decided rows were drawn: as flagged ones if chance would hardly have chosen as many of these."""
     decided = flags[known]
-    return "flagged" if decided.all() and flags.mean() ** len(decided) < 0.01 else "random"
+    as_many = stats.binom.sf(decided.sum() - 1, len(decided), flags.mean())
+    return "flagged" if as_many < CHANCE else "random"
 
 
 def powered_rate(probability_wrong: Array, known: Mask, wrong: Mask, level: float) -> tuple[float, float, float]:
@@ -167,16 +178,28 @@ def powered_rate(probability_wrong: Array, known: Mask, wrong: Mask, level: floa
     return float(np.clip(estimate, 0, 1)), max(0.0, estimate - reach), min(1.0, estimate + reach)
 
 
-def more_decisions(probability_wrong: Array, level: float, done: int, width: float) -> int:
-    """Further decisions about random rows that make the interval of the noise rate ``SETTLED_WIDTH`` wide."""
+def more_decisions(probability_wrong: Array, by_reading: Array, level: float, done: int = 0, width: float = 1.0) -> int:
+    """Further decisions about random rows that make the interval of the noise rate ``SETTLED_WIDTH`` wide.
+
+    Before any decision, the interval's width follows from the variance of ``wrong - w``, under the reading for which
+    it is larger.
+
+    Args:
+        probability_wrong: (N,) estimated probabilities w that the labels are wrong.
+        by_reading: (N, 2) these probabilities under the two readings.
+        level: Nominal coverage.
+        done: Number of rows drawn at random that are decided already.
+        width: Width of the interval after these.
+    """
     if done and width <= SETTLED_WIDTH:
         return 0
-    variance = float((probability_wrong * (1 - probability_wrong)).mean())
     if done:
         needed = done * (width / SETTLED_WIDTH) ** 2
     else:
+        variances = by_reading * (1 - by_reading) + (by_reading - probability_wrong[:, None]) ** 2
+        variance = float(variances.mean(axis=0).max())
         needed = 4 * variance * (stats.norm.ppf((1 + level) / 2) / SETTLED_WIDTH) ** 2
-    return min(len(probability_wrong), max(FEW_DECISIONS, math.ceil(needed))) - done
+    return max(0, min(len(probability_wrong), max(FEW_DECISIONS, math.ceil(needed))) - done)
 
 
 def counted_interval(count: int, total: int, level: float) -> tuple[float, float] | None:
@@ -187,65 +210,6 @@ def counted_interval(count: int, total: int, level: float) -> tuple[float, float
     low = float(stats.beta.ppf(tail, count, total - count + 1)) if count else 0.0
     high = float(stats.beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
     return low, high
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """Posterior of sharpness and shift after decisions, on a grid.
-
-    Attributes:
-        sharpness: (G,) readings.
-        weights: (G, B) posterior probabilities.
-        rates: (G, B) noise rates.
-    """
-
-    sharpness: tuple[float, ...]
-    weights: Array
-    rates: Array
-
-    @classmethod
-    def of(cls, result: AuditResult, known: Mask, wrong: Mask) -> Posterior:
-        """The posterior after decisions; arguments as in ``powered_rate``."""
-        sample = np.arange(0, len(result), -(-len(result) // MODEL_ROWS))
-        rows = np.flatnonzero(known)
-        sharpness, decided, every = _log_odds_by_reading(result, rows, sample)
-        signs = np.where(wrong, 1.0, -1.0)
-        evidence = log_expit(signs * (decided[:, None, :] + SHIFTS[:, None])).sum(axis=2) - SHIFTS**2 / 2
-        weights = np.exp(evidence - evidence.max())
-        rates = np.stack([expit(odds + SHIFTS[:, None]).mean(axis=1) for odds in every])
-        return cls(sharpness, weights / weights.sum(), rates)
-
-    def of_sharpness(self) -> Array:
-        """(G,) posterior probabilities of the readings; empty if only one was compared."""
-        return self.weights.sum(axis=1) if len(self.sharpness) > 1 else np.empty(0)
-
-    def noise_rate(self, level: float) -> tuple[float, float, float]:
-        """Mean and interval of the noise rate."""
-        order = self.rates.argsort(axis=None)
-        rates, cumulated = self.rates.ravel()[order], self.weights.ravel()[order].cumsum()
-        low, high = (
-            rates[min(np.searchsorted(cumulated, q), len(rates) - 1)] for q in ((1 - level) / 2, (1 + level) / 2)
-        )
-        return float((self.rates * self.weights).sum()), float(low), float(high)
-
-
-def _log_odds_by_reading(result: AuditResult, rows: Labels, sample: Labels) -> tuple[tuple[float, ...], Array, Array]:
-    """Readings, and (G, n) log-odds that labels are wrong under each of them, of the decided and of sampled rows."""
-    if result.clean_probs is None or result.readings is None or result.readings.transition is None:
-        sharpness = (result.readings.sharpness if result.readings else 1.0,)
-        wrong = (1 - result.quality)[None]
-        return sharpness, _logit(wrong[:, rows]), _logit(wrong[:, sample])
-    T, clean = result.readings.transition, result.clean_probs
-    decided, every = (
-        np.stack([_logit(1 - readings.read(result.codes[chosen], clean[chosen], T, g).quality) for g in SHARPNESSES])
-        for chosen in (rows, sample)
-    )
-    return SHARPNESSES, decided, every
-
-
-def _logit(probs: Array) -> Array:
-    # A decision against a certain label must not have probability zero.
-    return logit(np.clip(probs, 0.005, 0.995))
 
 
 def update_transition(T: Array, counts: Array) -> tuple[Array, float]:

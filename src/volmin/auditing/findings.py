@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volmin._typing import Array, Labels
+from volmin._typing import AnyArray, Array, Labels
+from volmin.data import label_variants
+from volmin.data.tables import as_frame, label_leaks
 from volmin.identifiability import Verdict
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ SPREAD = 0.05
 
 MANY_COPIES = 0.05
 """Share of rows that are copies of others from which on they are reported."""
+
+MOST_NAMED = 5
+"""Number of classes or columns that a text names."""
 
 SUSPICIOUS_AGREEMENT = 0.995
 SUSPICIOUS_UNDERCONFIDENCE = 0.1
@@ -45,13 +50,12 @@ class Finding:
     text: str
 
 
-def find(result: AuditResult, repeated_rates: Sequence[float], copies: float) -> tuple[Finding, ...]:
+def find(result: AuditResult, repeated_rates: Sequence[float]) -> tuple[Finding, ...]:
     """The findings of an audit that follow from its result.
 
     Args:
         result: The audit, without findings.
         repeated_rates: Noise rates of the repetitions of the cross-fitting.
-        copies: Share of rows whose features are those of an earlier row.
     """
     found = [
         _weak_judge(result),
@@ -59,14 +63,20 @@ def find(result: AuditResult, repeated_rates: Sequence[float], copies: float) ->
         _identification(result),
         _repetitions(repeated_rates),
         _rare(result),
-        Finding(
-            "duplicates",
-            f"{copies:.0%} of the rows have the features of another row. Copies are kept in one fold; labels of copies"
-            " that differ contradict each other.",
-        )
-        if copies >= MANY_COPIES
-        else None,
     ]
+    return tuple(finding for finding in found if finding is not None)
+
+
+def about_data(labels: AnyArray, features: Any, copies: float) -> tuple[Finding, ...]:
+    """The findings that follow from labels and features.
+
+    Args:
+        labels: (N,) given labels.
+        features: What the models learned from, before it was encoded; None if probabilities were given.
+        copies: Share of rows whose features are those of an earlier row.
+    """
+    frame = None if features is None else as_frame(features)
+    found = [_spellings(labels), None if frame is None else _leaks(frame, labels), _copies(copies)]
     return tuple(finding for finding in found if finding is not None)
 
 
@@ -145,6 +155,40 @@ def _repetitions(rates: Sequence[float]) -> Finding | None:
         "seeds_disagree",
         f"With other folds the noise rate lies between {min(rates):.1%} and {max(rates):.1%}: there are too few rows"
         " for a more precise statement.",
+    )
+
+
+def _spellings(labels: AnyArray) -> Finding | None:
+    groups = label_variants(labels)
+    if not groups:
+        return None
+    named = "; ".join(" and ".join(f"{name!r} ({count:,})" for name, count in group) for group in groups[:MOST_NAMED])
+    return Finding(
+        "label_spellings",
+        f"Labels that are equal up to case, spaces and Unicode form count as different classes: {named}. Merge them"
+        " (--merge-labels on the command line).",
+    )
+
+
+def _leaks(frame: Any, labels: AnyArray) -> Finding | None:
+    leaks = label_leaks(frame, labels)
+    if not leaks:
+        return None
+    named = ", ".join(f"{leak.column} ({leak.accuracy:.1%} of the labels)" for leak in leaks[:MOST_NAMED])
+    return Finding(
+        "leaking_feature",
+        f"A single column predicts nearly every label: {named}. If it was derived from the labels, it hides wrong ones:"
+        " leave it out (--ignore on the command line).",
+    )
+
+
+def _copies(share: float) -> Finding | None:
+    if share < MANY_COPIES:
+        return None
+    return Finding(
+        "duplicates",
+        f"{share:.0%} of the rows have the features of another row. Copies are kept in one fold; labels of copies that"
+        " differ contradict each other.",
     )
 
 

@@ -78,9 +78,8 @@ def _ranks(rows: Labels, listed: Labels) -> Labels:
 
 def _notes(result: AuditResult) -> list[str]:
     """What limits trust in the estimates, and the models that were used."""
-    notes = [finding.text for finding in result.findings if finding.code not in text.SAID_ELSEWHERE]
-    rare = [text.rare_classes(result)] if result.rare else []
-    return notes + rare + ([text.judges(result)] if result.judges else [])
+    notes = [f"{finding.code}: {finding.text}" for finding in result.findings]
+    return notes + ([text.judges(result)] if result.judges else [])
 
 
 def _class_noise(result: AuditResult) -> list[ClassNoise]:

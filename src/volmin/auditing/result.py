@@ -15,11 +15,11 @@ import polars as pl
 
 from volmin import quality
 from volmin._typing import AnyArray, Array, Labels
-from volmin.auditing.check import Check, Sample, compare
+from volmin.auditing.check import Check, Sample, compare, more_decisions
 from volmin.auditing.findings import Finding
 from volmin.auditing.judges import Judge
 from volmin.auditing.labels import encode, is_missing, vector
-from volmin.auditing.reading import Readings, most_suspicious
+from volmin.auditing.reading import MODEL_ERROR, Readings, most_suspicious
 from volmin.exceptions import InputError
 from volmin.identifiability import Scatter
 from volmin.intervals import Intervals, binomial_interval, noise_bounds
@@ -47,6 +47,7 @@ class AuditResult:
             that an earlier version saved, like the next two.
         num_flagged: Number of labels that are flagged by default.
         readings: The two readings of hard examples, and the one that these estimates follow.
+        qualities: (N, 2) qualities under the two readings; None for audits that an earlier version saved.
         judges: The models whose posteriors were used, the one with the largest weight first.
         findings: Named reasons why the statements can be trusted less, and what to do about them.
         repeated_rates: (R, 2) noise rates under the two readings for each repetition of the cross-fitting.
@@ -68,6 +69,7 @@ class AuditResult:
     suspicion: Array | None = None
     num_flagged: int | None = None
     readings: Readings | None = None
+    qualities: Array | None = None
     judges: Sequence[Judge] = ()
     findings: Sequence[Finding] = ()
     repeated_rates: Array = field(default_factory=lambda: np.empty((0, 2)))
@@ -107,8 +109,9 @@ class AuditResult:
         """Lower and upper bound of the share of wrong labels; contains ``noise_rate``.
 
         They are the shares under the two readings of hard examples and in all repetitions of the cross-fitting, widened
-        by the sampling error of as many rows and, where T is identified, by the interval. The lower bound is zero where
-        the estimate is only the largest noise that explains the labels (see ``may_be_lower``).
+        by the sampling error of as many rows and, where T is identified, by the interval; and then by ``MODEL_ERROR``.
+        The lower bound is zero where the estimate is only the largest noise that explains the labels (see
+        ``may_be_lower``).
         """
         rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()), *self.repeated_rates.ravel())
         level = self.sampling.level if self.sampling else 0.95
@@ -119,7 +122,22 @@ class AuditResult:
                 min(bounds[0], float(self.intervals.noise_rate.low)),
                 max(bounds[1], float(self.intervals.noise_rate.high)),
             ]
-        return (0.0 if self.may_be_lower else bounds[0]), bounds[1]
+        low, high = max(0.0, bounds[0] - MODEL_ERROR), min(1.0, bounds[1] + MODEL_ERROR)
+        return (0.0 if self.may_be_lower else low), high
+
+    @property
+    def wrong_by_reading(self) -> Array:
+        """(N, 2) probabilities that the labels are wrong under the two readings."""
+        return 1 - (np.stack([self.quality, self.quality], axis=1) if self.qualities is None else self.qualities)
+
+    @property
+    def decisions_needed(self) -> int:
+        """Number of rows drawn at random whose decisions would settle how many labels are wrong.
+
+        It is the number after which the interval of the noise rate is expected to be five percentage points wide.
+        """
+        level = self.sampling.level if self.sampling else 0.95
+        return more_decisions(1 - self.quality, self.wrong_by_reading, level)
 
     @property
     def may_be_lower(self) -> bool:

@@ -39,7 +39,7 @@ def save(result: AuditResult, folder: Path, examples: Any, names: Sequence[Any] 
     shares = (
         (name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, result.transition, strict=True)
     )
-    issues = labels[result.issues(fdr).tolist()].drop("flagged", "suspicion", strict=False)
+    issues = labels[result.issues(fdr).tolist()].drop("flagged", "suspicion", *BY_READING, strict=False)
     issues = issues.with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
     with only_process(folder):
         # An older audit in the folder must not look finished while its files are replaced.
@@ -115,6 +115,7 @@ def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -
         "suspicion": labels["suspicion"].to_numpy(),
         "num_flagged": num_flagged,
         # JSON has no infinity.
+        "qualities": _qualities(labels),
         "readings": Readings(
             sharpness=math.inf if found["sharpness"] is None else float(_numbers(found["sharpness"])),
             noise_rates=(float(rates[0]), float(rates[1])),
@@ -124,6 +125,16 @@ def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -
             transition=_numbers(found["transition"], count, count) if found.get("transition") else None,
         ),
     }
+
+
+BY_READING = ("probability_wrong_class_dependent", "probability_wrong_one_right_label")
+"""Columns of ``labels.parquet`` with the probabilities under the two readings."""
+
+
+def _qualities(labels: pl.DataFrame) -> Array | None:
+    if not set(BY_READING) <= set(labels.columns):
+        return None
+    return 1 - labels.select(BY_READING).to_numpy().astype(np.float64)
 
 
 def _judge_fields(content: dict[str, Any]) -> dict[str, Any]:
@@ -164,6 +175,10 @@ def _label_table(result: AuditResult, names: Sequence[Any] | None, fdr: float | 
     )
     if result.suspicion is not None:
         table = table.with_columns(suspicion=result.suspicion)
+    if result.qualities is not None:
+        table = table.with_columns(
+            pl.Series(name, 1 - column) for name, column in zip(BY_READING, result.qualities.T, strict=True)
+        )
     return table if names is None else table.with_columns(name=pl.Series([str(name) for name in names]))
 
 

@@ -133,8 +133,8 @@ def audit(
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
     from volmin.cli.columns import column_types, show_columns
-    from volmin.cli.labels import show_labels
     from volmin.cli.progress import TaskProgress
+    from volmin.cli.terminal import say
     from volmin.exceptions import ColumnWarning
 
     chosen_types = column_types(types, text)
@@ -167,8 +167,8 @@ def audit(
     options += [] if label_map is None else ["--label-map", str(label_map)]
     out = out or Path("audit")
     with silenced(quiet or as_json), TaskProgress(quiet=quiet) as progress:
-        progress("examining columns", 0, 1)
-        show_labels(source.labels, source.features, source.unlabelled, merged=merge_labels)
+        if source.unlabelled:
+            say(f"{source.unlabelled:,} rows have no label and are left aside.")
         show_columns(found.provenance.get("columns", ()))
         progress("writing the report", 0, 1)
         _show_and_save(found, source, options, fdr, sample, out)
