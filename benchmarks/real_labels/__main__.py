@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.real_labels import record, sets
+from benchmarks.real_labels.decisions import coverage
 from benchmarks.real_labels.measures import agreement, measures
 from benchmarks.real_labels.sets import LabelSet
 from benchmarks.real_labels.tools import findings
@@ -24,8 +25,9 @@ WIDTH = 230
 
 
 def measure(name: str, labels: LabelSet, seed: int) -> list[dict[str, Any]]:
-    """The measures of all tools on one set."""
+    """The measures of all tools on one set, with the first seed also after decisions."""
     probs = labels.posteriors(seed)
+    found = findings(labels, probs, seed, features=seed == 0 or name in sets.FEWEST_SEEDS)
     about = {
         "set": name,
         "seed": seed,
@@ -33,10 +35,13 @@ def measure(name: str, labels: LabelSet, seed: int) -> list[dict[str, Any]]:
         "classes": labels.num_classes,
         "agreement": agreement(probs, labels.given),
     }
-    return [
-        {**about, "tool": tool, **measures(found, labels.given, labels.clean)}
-        for tool, found in findings(labels, probs, seed).items()
-    ]
+    rows = [{**about, "tool": tool, **measures(one, labels.given, labels.clean)} for tool, one in found.items()]
+    for row, one in zip(rows, found.values(), strict=True):
+        if one.audit is not None and seed == 0:
+            row["decisions"] = coverage(one.audit, labels.clean)
+        if one.audit is not None:
+            row["codes"] = [finding.code for finding in one.audit.findings]
+    return rows
 
 
 def show(rows: list[dict[str, Any]]) -> None:

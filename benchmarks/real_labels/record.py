@@ -19,7 +19,7 @@ def means(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _mean(group: Sequence[Row]) -> dict[str, Any]:
     first = group[0]
-    skipped = ("set", "tool", "seed", "hit")
+    skipped = ("set", "tool", "seed", "hit", "decisions", "codes")
     averaged: dict[str, Any] = {name: _average(row[name] for row in group) for name in first if name not in skipped}
     stated = [row["hit"] for row in group if row["hit"] is not None]
     rates = [row["noise_rate"] for row in group]
@@ -127,6 +127,8 @@ def markdown(record: Mapping[str, Any]) -> str:
     parts = [f"Recorded on {record['date']} with volmin {versions['volmin']} and cleanlab {versions['cleanlab']}.\n"]
     for title, rows in by_kind(record["rows"]).items():
         parts += [f"### {title}\n", *(f"- {sentence}" for sentence in summaries(rows)), "", _table(rows)]
+    if decided := [row for row in record["rows"] if "decisions" in row]:
+        parts += ["### After decisions\n", _decision_table(decided)]
     return "\n".join(parts)
 
 
@@ -142,3 +144,29 @@ KINDS = {
 def _table(rows: Sequence[Row]) -> str:
     head = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "--:|" * (len(COLUMNS) - 2)]
     return "\n".join(head + ["| " + " | ".join(line) + " |" for line in cells(rows)]) + "\n"
+
+
+def _decision_table(rows: Sequence[Row]) -> str:
+    counts = sorted({one["decisions"] for row in rows for one in row["decisions"]["suspicious"]})
+    columns = ["set", "tool", "true noise", "before", "after random ones", "covered", *(f"top {n}" for n in counts)]
+    head = ["| " + " | ".join(columns) + " |", "|---|---|" + "--:|" * (len(columns) - 2)]
+    return "\n".join(head + ["| " + " | ".join(_decision_cells(row, counts)) + " |" for row in rows]) + "\n"
+
+
+def _decision_cells(row: Row, counts: Sequence[int]) -> list[str]:
+    found = row["decisions"]
+    low, high = found["before"]
+    top = {one["decisions"]: one for one in found["suspicious"]}
+    shown = (top.get(count) for count in counts)
+    return [
+        row["set"],
+        row["tool"],
+        f"{found['true_noise_rate']:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        f"width {found['random']['mean_width']:.3f}",
+        f"{found['random']['coverage']:.0%}",
+        *(
+            "" if one is None else f"{one['low']:.3f} to {one['high']:.3f}{'' if one['hit'] else ' miss'}"
+            for one in shown
+        ),
+    ]

@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.real_labels.sets import LabelSet
 
 import volmin
+from volmin import Audit
 from volmin._typing import Array, Labels
 from volmin.auditing.text import states_expected_correct
 
@@ -26,6 +27,7 @@ class Finding:
         seconds: Time of the computation.
         noise_range: Stated interval or range of the noise rate; None if the tool states none.
         expected_fdr: Stated share of correct labels among the flagged; None if the tool states none.
+        audit: The audit by volmin; None for another tool.
     """
 
     quality: Array
@@ -35,6 +37,7 @@ class Finding:
     seconds: float
     noise_range: tuple[float, float] | None = None
     expected_fdr: float | None = None
+    audit: Audit | None = None
 
 
 def volmin_audit(labels: Labels, num_classes: int, seed: int, **given: Any) -> Finding:
@@ -46,7 +49,9 @@ def volmin_audit(labels: Labels, num_classes: int, seed: int, **given: Any) -> F
     stated = len(flagged) > 0 and states_expected_correct(found)
     expected = float(found.quality[flagged].mean()) if stated else None
     assert found.suspicion is not None
-    return Finding(-found.suspicion, flagged, found.noise_rate, found.transition, seconds, found.noise_range, expected)
+    return Finding(
+        -found.suspicion, flagged, found.noise_rate, found.transition, seconds, found.noise_range, expected, found
+    )
 
 
 def cleanlab_audit(labels: Labels, probs: Array) -> Finding:
@@ -65,13 +70,20 @@ def cleanlab_audit(labels: Labels, probs: Array) -> Finding:
     return Finding(quality, flagged, float(1 - np.trace(joint)), T, seconds)
 
 
-def findings(labels: LabelSet, probs: Array, seed: int) -> dict[str, Finding]:
-    """The findings of all tools: on the same posteriors, and of volmin's default audit where there are features."""
+def findings(labels: LabelSet, probs: Array, seed: int, features: bool = True) -> dict[str, Finding]:
+    """The findings of all tools: on the same posteriors, and of volmin's default audit where there are features.
+
+    Args:
+        labels: The set.
+        probs: (N, C) posteriors for both tools.
+        seed: Random seed.
+        features: Whether the default audit of the features is run too, which takes longest.
+    """
     C = labels.num_classes
     found = {
         "volmin": volmin_audit(labels.given, C, seed, probs=probs),
         "cleanlab": cleanlab_audit(labels.given, probs),
     }
-    if labels.features is not None:
+    if features and labels.features is not None:
         found["volmin, features"] = volmin_audit(labels.given, C, seed, features=labels.features)
     return found
