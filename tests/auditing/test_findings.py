@@ -1,10 +1,50 @@
 """Findings have stable codes and appear where their cause is present."""
 
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import volmin
 from volmin import noise
+from volmin.auditing import findings
+
+PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.S | re.M))
+
+
+def blocks(text):
+    return re.findall(r"```python\n(.*?)```", text, re.S)
+
+
+@pytest.fixture(scope="module")
+def preamble():
+    names = {}
+    exec(blocks(PAGE.read_text())[0], names)
+    return names
+
+
+@pytest.mark.parametrize("code", SECTIONS)
+@pytest.mark.filterwarnings("ignore")
+def test_example_of_the_page_has_its_finding_in_every_output(code, preamble, tmp_path):
+    names = preamble | {"generator": np.random.default_rng(0)}
+    preamble["draw"].__globals__["generator"] = names["generator"]
+    (example,) = blocks(SECTIONS[code])
+    exec(example, names)
+    audit = names["audit"]
+    assert code in codes(audit)
+    assert re.search(rf"Findings, each explained .*\b{code}\b", audit.summary())
+    audit.save(tmp_path)
+    content = json.loads((tmp_path / "audit.json").read_text())
+    assert code in {finding["code"] for finding in content["findings"]}
+    assert code in (tmp_path / "report.html").read_text()
+
+
+def test_page_has_a_section_for_every_finding():
+    source = Path(findings.__file__).read_text()
+    assert set(re.findall(r'Finding\(\s*"(\w+)"', source)) == set(SECTIONS)
 
 
 def codes(audit):

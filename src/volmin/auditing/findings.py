@@ -141,9 +141,10 @@ def _identification(result: AuditResult) -> Finding | None:
         )
     if result.scatter is None or result.scatter.verdict is Verdict.WELL_IDENTIFIED:
         return None
+    hardly = "hardly determine" if result.scatter.verdict is Verdict.BORDERLINE else "do not determine"
     return Finding(
         "not_identified",
-        f"The posteriors do not determine T (scatter index {result.scatter.index:.2f}, above 1 is needed): less noise"
+        f"The posteriors {hardly} T (scatter index {result.scatter.index:.2f}, clearly above 1 is needed): less noise"
         " explains the labels equally well.",
     )
 
