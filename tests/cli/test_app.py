@@ -225,7 +225,7 @@ def test_lists(command, what):
     assert shown[what] in done.out
 
 
-COMMANDS = ("demo", "audit", "train", "reproduce", "report", "list")
+COMMANDS = ("demo", "audit", "train", "predict", "reproduce", "report", "list")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -17,6 +17,7 @@ import typer
 from volmin.cli.audit import audit
 from volmin.cli.demo import demo
 from volmin.cli.list import list_
+from volmin.cli.predict import predict
 from volmin.cli.report import report
 from volmin.cli.reproduce import reproduce
 from volmin.cli.train import train
@@ -46,6 +47,10 @@ app.command(
     short_help="Train a method on noisy labels.",
     epilog="Example: volmin train --dataset mnist --noise pair:0.45 --method volminnet --seed 1 --data-dir data/mnist",
 )(train)
+app.command(
+    short_help="Predict labels with a trained run.",
+    epilog="Example: volmin predict runs/people-none-volminnet-s1-1a2b3c4d new.csv --out predictions.csv",
+)(predict)
 app.command(
     short_help="Run the paper's tables and figures.",
     epilog="Example: volmin reproduce table1 --datasets mnist --methods volminnet,forward --seeds 2 --jobs 2",

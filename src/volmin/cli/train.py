@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,9 +13,15 @@ from volmin.exceptions import InputError
 if TYPE_CHECKING:
     from volmin.experiments.source import DataSource
     from volmin.experiments.spec import RunSpec
+    from volmin.training import PrecisionName
+
+
+_WITH_SPEC = ("spec", "dataset", "labels", "method", "data_dir", "out")
+"""Parameters that may be given beside the spec of a run."""
 
 
 def train(
+    context: typer.Context,
     dataset: Annotated[
         str, typer.Option(help="Name of a data set (see: volmin list datasets), or path of a table or image folder.")
     ] = "digits",
@@ -65,6 +71,13 @@ def train(
         str | None, typer.Option(help="Network instead of the preset's; see: volmin list networks.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Number of epochs instead of the preset's.")] = None,
+    precision: Annotated[
+        str, typer.Option(help="Arithmetic of the network: 32, bf16-mixed or 16-mixed; T stays in single precision.")
+    ] = "32",
+    patience: Annotated[
+        int | None,
+        typer.Option(min=1, help="End after this many epochs without a better noisy validation score. Default: never."),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Option of the method; repeatable."),
@@ -83,6 +96,14 @@ def train(
             help="Whether to use the accelerated version of the network. Default: where it is available.",
         ),
     ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SPEC.json",
+            help="Repeat the run of this spec, which a run folder holds. Only --dataset and --labels (where its files "
+            "are), --data-dir and --out may be given beside it.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run folders.")] = Path("runs"),
 ) -> None:
     """Train one method on one noisy data set, and write the result to a run folder.
@@ -91,10 +112,19 @@ def train(
     """
     from volmin.cli.columns import column_types
     from volmin.cli.progress import TaskProgress
-    from volmin.experiments import spec
+    from volmin.experiments import repetition
     from volmin.experiments.source import DataSource
+    from volmin.experiments.spec import resolve
 
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, found in sources.items() if found is not None and found.name == "COMMANDLINE"}
     with TaskProgress() as preparing:
+        if spec is not None:
+            _refuse_changes(given)
+            chosen = repetition.read_spec(spec, method if "method" in given else None)
+            path = dataset if "dataset" in given else None
+            _train(chosen, repetition.source_of(chosen, path, labels, data_dir, preparing), out)
+            return
         source = DataSource(
             dataset,
             data_dir,
@@ -107,7 +137,7 @@ def train(
             size=size,
             progress=preparing,
         )
-        chosen = spec.resolve(
+        chosen = resolve(
             source.kind,
             source.check_noise(noise),
             method,
@@ -121,8 +151,16 @@ def train(
             data=source.identity(),
             rows=source.rows,
             accelerated=accelerate,
+            precision=cast("PrecisionName", precision),  # checked there
+            patience=patience,
         )
         _train(chosen, source, out)
+
+
+def _refuse_changes(given: set[str]) -> None:
+    if changes := sorted(given - set(_WITH_SPEC)):
+        options = ", ".join("--" + {"option": "set"}.get(name, name).replace("_", "-") for name in changes)
+        raise InputError(f"A spec repeats a run exactly: leave out {options}, or leave out --spec.")
 
 
 def _parse_option(text: str) -> tuple[str, Any]:
@@ -170,6 +208,9 @@ def _show_result(result: dict[str, Any]) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     accuracy = "test accuracy" if result.get("test_labels") != "given" else "accuracy on given test labels"
     table.add_row(accuracy, f"{result['accuracy']:.2%}", f"(last epoch {result['last_accuracy']:.2%})")
+    if "balanced_accuracy" in result:
+        table.add_row("balanced accuracy", f"{result['balanced_accuracy']:.2%}", "mean over the classes")
+        table.add_row("majority baseline", f"{result['majority_baseline']:.2%}", "always the most frequent label")
     if result["transition_error"] is not None:
         last = f"(last epoch {result['last_transition_error']:.4f})"
         table.add_row("T error", f"{result['transition_error']:.4f}", last)

@@ -85,11 +85,14 @@ def begin(
             shared.recipe,
             folder / CHECKPOINT,
             seed=spec.seed,
+            precision=spec.precision,
             fabric=device,
             measure=lambda: measure(plain),
             on_epoch=after_epoch,
         )
     rule = selection_rule(phases[0], spec.recipe, method.recipe_changes)
     history = as_recorded(checkpoints.load_plain(folder / CHECKPOINT, method, rule))
-    identity = checkpoints.identity(method, spec.recipe, phases, spec.seed, train.epoch_batches, device.world_size)
+    identity = checkpoints.identity(
+        method, spec.recipe, phases, spec.seed, train.epoch_batches, device.world_size, spec.precision
+    )
     checkpoints.save(checkpoint, identity, method, [], checkpoints.Progress(phase=1, history=history))

@@ -41,7 +41,7 @@ def shared_training(spec: RunSpec) -> RunSpec | None:
     The rule that selects an epoch is not a part of it, nor are settings for T, which it does not have.
     """
     recipe = plan(spec).plain
-    if recipe is None:
+    if recipe is None or spec.patience is not None:  # whose end depends on the rule that selects an epoch
         return None
     without_transition = {"transition_optimizer": "adam", "transition_lr": 0.0, "selection": None}
     return replace(

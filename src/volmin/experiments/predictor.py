@@ -44,6 +44,21 @@ class TrainedRun:
             raise DataError(f"The table's encoding does not give rows of the network's input shape {self._shape}.")
 
     @property
+    def encoder(self) -> TableEncoder | None:
+        """The encoding of a table's columns; None for a run on images or arrays."""
+        return self._table
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of the input of the network for one row."""
+        return self._shape
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """(channels, height, width) of the images; None for a run on a table or on other arrays."""
+        return self._shape if self._mean else None
+
+    @property
     def transition(self) -> Array | None:
         """(C, C) ``T[i, j] = P(noisy = classes[i] | clean = classes[j])``; None if the method has no T."""
         with torch.no_grad():
@@ -73,10 +88,14 @@ class TrainedRun:
             return torch.from_numpy(np.stack([self._image(Path(str(row))) for row in rows]))
         return self._array(np.asarray(rows))
 
-    def _image(self, path: Path) -> NDArray[np.uint8]:
+    def decode(self, path: Path) -> NDArray[np.uint8]:
+        """(channels, height, width) pixels of an image, of the size of training; raises whatever Pillow raises."""
         channels, height, width = self._shape
+        return decode(path, height, width, channels)
+
+    def _image(self, path: Path) -> NDArray[np.uint8]:
         try:
-            return decode(path, height, width, channels)
+            return self.decode(path)
         except OSError as error:
             raise DataError(f"{path} cannot be read as an image: {error}") from None
 

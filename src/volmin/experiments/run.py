@@ -32,6 +32,7 @@ from volmin.data.loaders import Loader
 from volmin.exceptions import DataError
 from volmin.experiments import acceleration, first_phase, provenance
 from volmin.experiments.folder import CHECKPOINT, MetricsFile, WarningsFile, read_result, write_result
+from volmin.experiments.scores import class_size_figures, held_out_figures, transition_figures
 from volmin.experiments.source import load_named
 from volmin.experiments.spec import RunSpec
 from volmin.io.atomic import write_json
@@ -40,7 +41,6 @@ from volmin.methods.base import Method
 from volmin.progress import Progress
 from volmin.training import Record, clean_probs, fit, selected, selection_rule, thread_limit
 from volmin.training.devices import OneDevice
-from volmin.transition import log_volume, transition_error
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -185,8 +185,8 @@ def run(
                     experiment.train,
                     experiment.validation,
                     out,
-                    measure=lambda plain: _test_figures(plain, test, T),
-                    initial=_transition_figures(method, T),
+                    measure=lambda plain: held_out_figures(plain, test, T),
+                    initial=transition_figures(method, T),
                     on_epoch=after_epoch,
                 )
             history = fit(
@@ -196,11 +196,15 @@ def run(
                 spec.recipe,
                 folder / CHECKPOINT,
                 seed=spec.seed,
+                precision=spec.precision,
+                patience=spec.patience,
                 fabric=fabric,
-                measure=lambda: _test_figures(method, test, T),
+                measure=lambda: held_out_figures(method, test, T),
                 on_epoch=after_epoch,
             )
         result = _result(experiment, history) | {"warnings": kept.texts, "versions": versions}
+        if "file" in spec.data:
+            result |= class_size_figures(method, experiment.train, test)
         if fabric.is_global_zero:
             metrics.update(history)
             write_result(folder, method, experiment.dataset.encoding(), result)
@@ -220,22 +224,6 @@ def _recorded_warnings(add: Callable[[str], None] | None) -> Iterator[None]:
 
         warnings.showwarning = add_and_show
         yield
-
-
-def _test_figures(method: Method, test: Loader, T: Array | None) -> dict[str, float]:
-    method.eval()
-    with torch.inference_mode():
-        # Labels are taken from the batches, which leave out images that cannot be read.
-        hits = torch.cat([(method(batch.x).softmax(1).argmax(1) == batch.y).cpu() for batch in test])
-    return {"accuracy": hits.double().mean().item(), **_transition_figures(method, T)}
-
-
-@torch.no_grad()
-def _transition_figures(method: Method, T: Array | None) -> dict[str, float]:
-    if (estimate := method.transition()) is None:
-        return {}
-    error = {} if T is None else {"transition_error": transition_error(T, estimate)}
-    return error | {"log_volume": log_volume(estimate).item()}
 
 
 def mean_of_last(accuracies: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from typing import Any
 from volmin import methods
 from volmin.exceptions import InputError
 from volmin.experiments import acceleration, presets
-from volmin.training import Recipe
+from volmin.training import PrecisionName, Recipe
+from volmin.training.precision import check_precision
 
-_OPTIONAL = ("augmentation", "image_side", "pretrained", "data", "accelerated")
+_ALWAYS = ("dataset", "noise", "method", "seed", "preset", "network", "recipe", "options", "devices", "threads")
+"""Fields that every spec records; the others only where they differ from their defaults."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class RunSpec:
     """Identity of the user's own data, or of labels from a file: names, columns and a hash of the content."""
     accelerated: bool = False
     """Whether the network is an accelerated one, which rounds differently."""
+    precision: PrecisionName = "32"
+    """Arithmetic of the networks."""
+    patience: int | None = None
+    """Number of epochs without a better noisy validation score after which a phase ends."""
 
     def as_json(self) -> dict[str, Any]:
         """The content of ``spec.json``, without the optional settings that a run does not use."""
@@ -53,7 +59,8 @@ class RunSpec:
     def _content(self) -> dict[str, Any]:
         # Cached, because a table compares every record with every spec.
         content = json.loads(json.dumps(asdict(self)))
-        return {key: value for key, value in content.items() if value or key not in _OPTIONAL}
+        defaults = {field.name: field.default for field in fields(self)} | {"data": {}}
+        return {key: value for key, value in content.items() if key in _ALWAYS or value != defaults[key]}
 
     def folder(self, out: Path) -> Path:
         """The folder of the run below ``out``: ``<dataset>-<noise>-<method>-s<seed>-<hash>``."""
@@ -81,6 +88,8 @@ def resolve(
     data: Mapping[str, Any] | None = None,
     rows: int | None = None,
     accelerated: bool | None = None,
+    precision: PrecisionName = "32",
+    patience: int | None = None,
 ) -> RunSpec:
     """The spec that results from a preset and the user's changes to it.
 
@@ -98,6 +107,9 @@ def resolve(
         data: ``DataSource.identity()`` of the user's own data or labels.
         rows: ``DataSource.rows`` of the user's own data.
         accelerated: Whether to use the accelerated version of the network; None: where it is available.
+            It computes in single precision.
+        precision: Arithmetic of the networks.
+        patience: Number of epochs without a better noisy validation score after which a phase ends; None: never.
     """
     settings = presets.find(dataset, preset, rows)
     kind = methods.get(method)
@@ -108,6 +120,11 @@ def resolve(
     for name, count in (("devices", devices), ("threads", threads)):
         if count < 1:
             raise InputError(f"{name} must be at least 1, but is {count}.")
+    check_precision(precision)
+    if precision != "32":
+        if accelerated:
+            raise InputError(f"Accelerated networks compute in single precision: leave out --precision {precision}.")
+        accelerated = False
     chosen = {**methods.option_defaults(kind), **settings.options.get(method, {}), **(options or {})}
     return RunSpec(
         dataset=dataset,
@@ -125,6 +142,8 @@ def resolve(
         pretrained=settings.pretrained,
         data=data or {},
         accelerated=acceleration.choose(network or settings.network, accelerated),
+        precision=precision,
+        patience=patience,
     )
 
 

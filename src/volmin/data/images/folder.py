@@ -119,7 +119,7 @@ def _folder_per_class(root: Path) -> tuple[list[Path], AnyArray]:
     classes = sorted(folder for folder in root.iterdir() if folder.is_dir() and not _hidden(folder.name))
     if not classes:
         raise DataError(f"{root} has no folders: put the images of each class into a folder named after it.")
-    found = {folder.name: sorted(_images_below(folder)) for folder in classes}
+    found = {folder.name: sorted(images_below(folder)) for folder in classes}
     if empty := [name for name, paths in found.items() if not paths]:
         raise DataError(
             f"{root} has class folders without images: {', '.join(map(repr, empty))}. Fill or delete them. "
@@ -131,7 +131,8 @@ def _folder_per_class(root: Path) -> tuple[list[Path], AnyArray]:
     return paths, np.repeat(list(found), [len(images) for images in found.values()])
 
 
-def _images_below(folder: Path) -> Iterator[Path]:
+def images_below(folder: Path) -> Iterator[Path]:
+    """The image files in a folder and the folders in it, except hidden ones."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         if path.suffix.lower() in SUFFIXES and not any(map(_hidden, parts)) and path.is_file():
@@ -156,7 +157,7 @@ def _table_of_paths(
     if label is None:
         raise DataError(f"Name the label column of {path} (--label, label=).")
     table = load_table(path, label, ignore=[path_column] if path_column else [])
-    column = path_column or next(filter(lambda name: _names_images(table.frame[name]), table.feature_columns), None)
+    column = path_column or next(filter(lambda name: names_images(table.frame[name]), table.feature_columns), None)
     if column is None:
         raise DataError(f"{path} has no column of image paths: name it (path_column=).")
     missing = table.frame[column].null_count()
@@ -169,7 +170,8 @@ def _table_of_paths(
     return [path.parent / name for name in table.frame[column]], table.labels, truth
 
 
-def _names_images(column: pl.Series) -> bool:
+def names_images(column: pl.Series) -> bool:
+    """Whether all values of a column end like the names of image files."""
     import polars as pl
 
     if column.dtype != pl.String:
