@@ -91,7 +91,7 @@ def test_values_that_training_did_not_have_are_told_in_one_line(command, trained
         colour=pl.lit("gréen"), size=pl.Series([None, *range(39)], dtype=pl.Float64)
     )  # fmt: skip
     new.write_parquet(tmp_path / "new.parquet")
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="did not occur in training") as told:
         assert command("predict", trained, tmp_path / "new.parquet", "--out", tmp_path / "found.parquet").code == 0
     line = str(told[0].message)
     assert len(told) == 1
