@@ -20,7 +20,7 @@ def noisy_blobs(count=900, rate=0.3, seed=0):
     return X, NAMES[noise.corrupt(clean, noise.pair(3, rate), seed)], NAMES[clean]
 
 
-@parametrize_with_checks([NoisyLabelClassifier(epochs=25, batch_size=32, random_state=0)])
+@parametrize_with_checks([NoisyLabelClassifier(random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

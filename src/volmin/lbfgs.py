@@ -16,7 +16,13 @@ SMALLEST_CURVATURE = 1e-12
 GRADIENT_TOLERANCE = 1e-6
 
 
-def minimise_rows(loss: Callable[[Tensor], Tensor], start: Tensor, max_iterations: int, memory: int = 10) -> Tensor:
+def minimise_rows(
+    loss: Callable[[Tensor], Tensor],
+    start: Tensor,
+    max_iterations: int,
+    memory: int = 10,
+    tolerance: float = GRADIENT_TOLERANCE,
+) -> Tensor:
     """Minimise B independent losses, with a backtracking line search for each.
 
     Args:
@@ -24,6 +30,7 @@ def minimise_rows(loss: Callable[[Tensor], Tensor], start: Tensor, max_iteration
         start: (B, P) parameters to start from.
         max_iterations: Limit of iterations.
         memory: Number of past steps that approximate the curvature.
+        tolerance: Largest entry of the gradients at which the iteration ends.
 
     Returns:
         (B, P) parameters.
@@ -38,7 +45,11 @@ def minimise_rows(loss: Callable[[Tensor], Tensor], start: Tensor, max_iteration
     position = start.clone()
     value, gradient = evaluate(position)
     pairs: list[Pair] = []
+    active, rounding = torch.ones_like(value, dtype=torch.bool), 4 * torch.finfo(value.dtype).eps
     for _ in range(max_iterations):
+        active = active & (gradient.abs().amax(dim=1) >= tolerance)
+        if not active.any():
+            break
         direction = -_inverse_hessian_times(gradient, pairs)
         slope = (direction * gradient).sum(dim=1)
         step = torch.ones_like(value) if pairs else 1 / (1 + gradient.norm(dim=1))
@@ -47,12 +58,13 @@ def minimise_rows(loss: Callable[[Tensor], Tensor], start: Tensor, max_iteration
         for _ in range(LINE_SEARCH_STEPS):
             proposal = position + step[:, None] * direction
             new_value, new_gradient = evaluate(proposal)
-            accepted = new_value <= value + SUFFICIENT_DECREASE * step * slope
-            if accepted.all():
+            accepted = new_value <= value + SUFFICIENT_DECREASE * step * slope + rounding * value.abs()
+            if (accepted | ~active).all():
                 break
             step = torch.where(accepted, step, step / 2)
-        # A row without any decrease has converged up to rounding and is not moved.
-        moved = accepted[:, None]
+        # A row without any decrease has converged up to rounding; it is not moved, nor waited for again.
+        active = active & accepted
+        moved = active[:, None]
         difference = torch.where(moved, proposal - position, 0.0)
         change = torch.where(moved, new_gradient - gradient, 0.0)
         curvature = (difference * change).sum(dim=1)
@@ -60,9 +72,7 @@ def minimise_rows(loss: Callable[[Tensor], Tensor], start: Tensor, max_iteration
         inverse = torch.where(usable, 1 / curvature.where(usable, 1.0), 0.0)
         pairs = [*pairs[-(memory - 1) :], (difference, change, inverse)]
         position, gradient = position + difference, gradient + change
-        value = torch.where(accepted, new_value, value)
-        if not accepted.any() or gradient.abs().max() < GRADIENT_TOLERANCE:
-            break
+        value = torch.where(active, new_value, value)
     return position
 
 

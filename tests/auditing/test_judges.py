@@ -6,8 +6,10 @@ from sklearn.preprocessing import StandardScaler
 
 from volmin import noise
 from volmin.auditing import crossfit
-from volmin.auditing.crossfit import HeldOut, assign_folds, cross_fit, first_copies, training_rows
+from volmin.auditing.crossfit import HeldOut, cross_fit, training_rows
 from volmin.auditing.judges import judge, mixture_weights, resolve_models, stack
+from volmin.data import folds
+from volmin.data.folds import assign_folds, first_copies
 from volmin.transition import transition_error
 
 
@@ -33,7 +35,7 @@ def test_digests_find_the_same_copies_as_comparing(monkeypatch):
     x = np.random.default_rng(0).integers(0, 3, (400, 8)).astype(np.float32)
     expected = first_copies(x)
     assert (expected != np.arange(400)).any()
-    monkeypatch.setattr(crossfit, "MOST_COMPARED", 10)
+    monkeypatch.setattr(folds, "MOST_COMPARED", 10)
     np.testing.assert_array_equal(first_copies(x), expected)
 
 

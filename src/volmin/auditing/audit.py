@@ -21,7 +21,6 @@ from threadpoolctl import threadpool_limits
 
 from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
-from volmin.auditing.crossfit import first_copies
 from volmin.auditing.features import encode_features
 from volmin.auditing.findings import Finding, about_data, find, in_sample
 from volmin.auditing.inference import Inference, infer, noise_rates
@@ -30,6 +29,7 @@ from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.notebook import DisplayedResult
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import choose, validate_reading
+from volmin.data.folds import first_copies
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
 from volmin.progress import PlainProgress, Progress

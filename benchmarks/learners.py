@@ -1,0 +1,255 @@
+"""Accuracy on clean test labels, calibration and time of learners that are trained on noisy labels.
+
+``python -m benchmarks.learners --data-dir DIR --json results/learners.json``
+
+The noise of embeddings and texts was made by people and by labelling rules; that of the tables is symmetric, 25 %. The
+true labels of the training rows are read for one purpose: the learner ``clean labels`` of the embeddings with symmetric
+noise is trained on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.sparse import issparse
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from volmin import NoisyLabelClassifier, noise
+from volmin._typing import Array, Labels
+from volmin.auditing.audit import versions
+from volmin.io.atomic import read_json, write_json
+
+BINS = 15
+"""Bins of equal width of the expected calibration error."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on with noisy labels, and test rows with true ones.
+
+    Attributes:
+        x: (N, D) training rows, dense or sparse.
+        given: (N,) noisy labels.
+        clean: (N,) true labels of the training rows, for the learner that is told them.
+        x_test: (M, D) test rows.
+        y_test: (M,) their true labels.
+    """
+
+    x: Any
+    given: Labels
+    clean: Labels
+    x_test: Any
+    y_test: Labels
+
+
+@cache
+def _arrays(path: Path) -> dict[str, Any]:
+    with np.load(path) as content:
+        return dict(content)
+
+
+def _embeddings(labels: str | float, folder: Path, seed: int) -> Split:
+    """Embeddings with people's labels, by the name of the array, or with symmetric noise of a rate."""
+    content = _arrays(folder / "embeddings-cifar10n.npz")
+    clean, y_test = (content[name].astype(np.int64) for name in ("clean_label", "y_test"))
+    if isinstance(labels, str):
+        given = content[labels].astype(np.int64)
+    else:
+        given = noise.corrupt(clean, noise.symmetric(10, labels), seed)
+    return Split(content["x"].astype(np.float32), given, clean, content["x_test"].astype(np.float32), y_test)
+
+
+def _text(file: str, folder: Path, seed: int) -> Split:
+    """TF-IDF of words and pairs of words; 30 % of the texts are test data."""
+    path = folder / file
+    if not path.exists():
+        raise FileNotFoundError(2, "missing", str(path))
+    frame = pl.read_csv(path)
+    classes = np.unique(frame["clean"].to_numpy())
+    given, clean = (np.searchsorted(classes, frame[name].to_numpy()) for name in ("label", "clean"))
+    train, test = train_test_split(np.arange(len(frame)), test_size=0.3, random_state=seed)
+    texts = frame["text"].to_numpy()
+    words = TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=(1, 2))
+    x = words.fit_transform(texts[train])
+    return Split(x, given[train], clean[train], words.transform(texts[test]), clean[test])
+
+
+def _table(load: Callable[..., Any], folder: Path, seed: int) -> Split:
+    """A table of scikit-learn with symmetric noise of 25 %; 30 % of the rows are test data."""
+    x, y = load(return_X_y=True)
+    x, x_test, y, y_test = train_test_split(x, y, test_size=0.3, stratify=y, random_state=seed)
+    return Split(x, noise.corrupt(y, noise.symmetric(len(set(y)), 0.25), seed), y, x_test, y_test)
+
+
+SETS: dict[str, Callable[[Path, int], Split]] = {
+    "embeddings, people, 9 %": partial(_embeddings, "aggre_label"),
+    "embeddings, people, 17 %": partial(_embeddings, "random_label1"),
+    "embeddings, people, 40 %": partial(_embeddings, "worse_label"),
+    "spam, rules": partial(_text, "text-youtube.csv"),
+    "questions, rules": partial(_text, "text-trec.csv"),
+    "digits, symmetric, 25 %": partial(_table, load_digits),
+    "wine, symmetric, 25 %": partial(_table, load_wine),
+    "breast cancer, symmetric, 25 %": partial(_table, load_breast_cancer),
+    "embeddings, symmetric, 50 %": partial(_embeddings, 0.5),
+    "embeddings, symmetric, 80 %": partial(_embeddings, 0.8),
+}
+WITH_CLEAN_LABELS = ("embeddings, symmetric, 50 %", "embeddings, symmetric, 80 %")
+"""Sets on which volmin is also trained on the true labels, instead of being compared with rivals."""
+
+
+def rivals(sparse: bool, seed: int) -> dict[str, Any]:
+    """The learners beside volmin, on standardised features, or on TF-IDF as it is."""
+    from cleanlab.classification import CleanLearning
+
+    def logistic(penalty: float) -> Any:
+        return LogisticRegression(C=penalty, max_iter=1000)
+
+    def scaled(model: Any) -> Any:
+        return model if sparse else make_pipeline(StandardScaler(), model)
+
+    return {
+        "logistic regression, C = 1": scaled(logistic(1)),
+        "logistic regression, C = 0.01": scaled(logistic(0.01)),
+        "MLPClassifier": scaled(MLPClassifier(random_state=seed)),
+        "CleanLearning, C = 1": CleanLearning(scaled(logistic(1)), seed=seed),
+        "CleanLearning, C = 0.01": CleanLearning(scaled(logistic(0.01)), seed=seed),
+    }
+
+
+def measure(name: str, split: Split, seed: int, rivals_too: bool = True) -> list[dict[str, Any]]:
+    """Test accuracy, calibration error and seconds of each learner."""
+    volmin = {"volmin": NoisyLabelClassifier(random_state=seed)}
+    if name in WITH_CLEAN_LABELS:
+        learners = volmin | {"clean labels": NoisyLabelClassifier(random_state=seed)}
+    else:
+        learners = volmin | (rivals(issparse(split.x), seed) if rivals_too else {})
+    rows = []
+    for learner, model in learners.items():
+        start = time.perf_counter()
+        model.fit(split.x, split.clean if learner == "clean labels" else split.given)
+        seconds = time.perf_counter() - start
+        probs = model.predict_proba(split.x_test)
+        rows.append(
+            {
+                "set": name,
+                "learner": learner,
+                "seed": seed,
+                "accuracy": float((probs.argmax(axis=1) == split.y_test).mean()),
+                "calibration_error": calibration_error(probs, split.y_test),
+                "seconds": seconds,
+            }
+        )
+    return rows
+
+
+def calibration_error(probs: Array, labels: Labels) -> float:
+    """Mean distance between confidence and accuracy, over bins of the confidence of the most probable class."""
+    confidence, hit = probs.max(axis=1), probs.argmax(axis=1) == labels
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(place, hit - confidence, BINS)).sum() / len(labels))
+
+
+def means(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, dict[str, float]]:
+    """The mean of a measure over the seeds, by set and learner."""
+    groups: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        groups.setdefault(row["set"], {}).setdefault(row["learner"], []).append(row[key])
+    return {name: {learner: float(np.mean(v)) for learner, v in own.items()} for name, own in groups.items()}
+
+
+TABLES = {
+    "accuracy": ("Accuracy on clean test labels, %", lambda value: f"{100 * value:.1f}"),
+    "calibration_error": ("Expected calibration error, %", lambda value: f"{100 * value:.1f}"),
+    "seconds": ("Seconds of training, one thread", lambda value: f"{value:.2f}"),
+}
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """The record for the documentation: a table for each measure, and one of the sets with simulated heavy noise."""
+    found = record["versions"]
+    seeds = len({row["seed"] for row in record["rows"]})
+    parts = [
+        f"Recorded on {record['date']} with volmin {found['volmin']}, scikit-learn {found['scikit-learn']} and "
+        f"cleanlab {found['cleanlab']}; means over {seeds} seeds.\n"
+    ]
+    compared = [row for row in record["rows"] if row["set"] not in WITH_CLEAN_LABELS]
+    heavy = [row for row in record["rows"] if row["set"] in WITH_CLEAN_LABELS]
+    for key, (title, text) in TABLES.items():
+        parts += [f"### {title}\n", _table_of(means(compared, key), text)]
+    if heavy:
+        title, text = TABLES["accuracy"]
+        parts += [f"### {title}: simulated heavy noise\n", _table_of(means(heavy, "accuracy"), text)]
+    return "\n".join(parts)
+
+
+def _table_of(values: Mapping[str, Mapping[str, float]], text: Callable[[float], str]) -> str:
+    learners = list(dict.fromkeys(learner for own in values.values() for learner in own))
+    lines = [["set", *learners], ["---", *("---:" for _ in learners)]]
+    lines += [
+        [name, *(text(own[learner]) if learner in own else "" for learner in learners)] for name, own in values.items()
+    ]
+    complete = [own for own in values.values() if len(own) == len(learners)]
+    overall = {learner: float(np.mean([own[learner] for own in complete])) for learner in learners}
+    lines.append(["**mean**", *(text(overall[learner]) for learner in learners)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the record; rows of an earlier one that were not measured again are kept."""
+    run = {(row["set"], row["learner"]) for row in rows}
+    earlier = read_json(path)["rows"] if path.exists() else []
+    kept = [row for row in earlier if (row["set"], row["learner"]) not in run]
+    order = list(SETS)
+    about = {name: version(name) for name in ("cleanlab", "scikit-learn")}
+    every = sorted([*rows, *kept], key=lambda row: order.index(row["set"]))
+    write_json(path, {"date": date.today().isoformat(), "versions": versions() | about, "rows": every})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learners", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("real-noise"), help="folder of the files of real noise")
+    parser.add_argument("--sets", nargs="+", default=[""], metavar="NAME", help="sets whose names contain one of these")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds of splits, noise and learners")
+    parser.add_argument("--only-volmin", action="store_true", help="leave the rivals out")
+    parser.add_argument("--json", type=Path, help="file for the record; what is not measured again is kept in it")
+    options = parser.parse_args()
+    names = [name for name in SETS if any(part in name for part in options.sets)]
+    if not names:
+        parser.error(f"No set has {' or '.join(options.sets)} in its name. The sets are: {'; '.join(SETS)}.")
+    warnings.simplefilter("ignore")
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        own: list[dict[str, Any]] = []
+        try:
+            for seed in range(options.seeds):
+                own += measure(name, SETS[name](options.data_dir, seed), seed, not options.only_volmin)
+        except FileNotFoundError as missing:
+            print(f"{name}: {missing.filename} not found, skipped")
+            continue
+        rows += own
+        for learner in dict.fromkeys(row["learner"] for row in own):
+            figures = {key: means(own, key)[name][learner] for key in TABLES}
+            print(f"{name:32} {learner:30}", *(f"{key} {value:.3f}" for key, value in figures.items()), flush=True)
+        if options.json:
+            write(options.json, rows)
+
+
+if __name__ == "__main__":
+    main()
