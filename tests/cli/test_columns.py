@@ -146,3 +146,26 @@ def test_json_and_quiet(command, tmp_path):
     refused = command(*options[:4], "--apply", "d.csv", "--json")
     assert refused.code == 2
     assert "--json" in refused.err
+
+
+def test_round_trip_through_label_studio(command, tmp_path):
+    frame = churn_table(300)
+    frame.write_csv(tmp_path / "churn.csv")
+    tasks = tmp_path / "tasks.json"
+    options = ["audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic"]
+    code, out, _ = command(*options, "--out", tmp_path / "audit", "--label-studio", tasks)
+    assert code == 0
+    assert "tasks.json" in out
+    assert (tmp_path / "tasks.xml").read_text().startswith("<View>")
+    made = json.loads(tasks.read_text())
+    for task in made:
+        right = frame["truth"][task["data"]["volmin_row"]]
+        task["annotations"] = [{"result": [{"type": "choices", "value": {"choices": [right]}}]}]
+    (tmp_path / "export.json").write_text(json.dumps(made))
+    corrected = tmp_path / "corrected.csv"
+    code, _, err = command(*options[:4], "--apply", tmp_path / "export.json", "--out", corrected)
+    assert (code, err) == (0, "")
+    after = pl.read_csv(corrected)
+    flagged = [task["data"]["volmin_row"] for task in made]
+    assert after["churn"].gather(flagged).to_list() == frame["truth"].gather(flagged).to_list()
+    assert after.drop("churn").equals(pl.read_csv(tmp_path / "churn.csv").drop("churn"))

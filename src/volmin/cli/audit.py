@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from volmin.cli.labels import Spelling
-from volmin.exceptions import DataError, InputError
+from volmin.exceptions import InputError
 
 if TYPE_CHECKING:
     from volmin import Audit
     from volmin._typing import AnyArray
-    from volmin.data.tables import LabelledTable
+    from volmin.cli.progress import TaskProgress
     from volmin.progress import Progress
 
 
@@ -109,12 +109,18 @@ def audit(
     apply: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.csv", help="Decisions downloaded from the report: write a copy with corrected labels."
+            metavar="FILE",
+            help="Decisions downloaded from the report (CSV), or annotations exported from Label Studio (JSON): write "
+            "a copy with corrected labels.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the results (default: audit); with --apply, path of the corrected copy."),
+    ] = None,
+    label_studio: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Write the flagged rows as tasks for Label Studio, with suggestions."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
     as_json: Annotated[
@@ -122,17 +128,19 @@ def audit(
     ] = False,
 ) -> None:
     """Estimate how many labels are wrong and which, and correct them after a review."""
+    from volmin.cli.applying import apply_to
     from volmin.cli.terminal import silenced
 
     if apply is not None:
         if as_json:
             raise InputError("--json prints an audit; it has no effect with --apply.")
         with silenced(quiet):
-            _apply(table, label, apply, out, Spelling(merge_labels, label_map), sample)
+            apply_to(table, label, apply, out, Spelling(merge_labels, label_map), sample)
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
     from volmin.cli.columns import column_types, show_columns
+    from volmin.cli.label_studio import write_label_studio
     from volmin.cli.progress import TaskProgress
     from volmin.cli.terminal import say
     from volmin.exceptions import ColumnWarning
@@ -166,12 +174,13 @@ def audit(
     options = ([] if label is None else ["--label", label]) + (["--merge-labels"] if merge_labels else [])
     options += [] if label_map is None else ["--label-map", str(label_map)]
     out = out or Path("audit")
-    with silenced(quiet or as_json), TaskProgress(quiet=quiet) as progress:
+    with silenced(quiet or as_json):
         if source.unlabelled:
             say(f"{source.unlabelled:,} rows have no label and are left aside.")
         show_columns(found.provenance.get("columns", ()))
-        progress("writing the report", 0, 1)
-        _show_and_save(found, source, options, fdr, sample, out)
+        _show_and_save(found, source, options, fdr, sample, out, TaskProgress("writing the report", quiet=quiet))
+        if label_studio is not None:
+            write_label_studio(found, source.examples, source.names, label_studio, fdr)
     if as_json:
         from volmin.cli.machine_readable import print_audit
 
@@ -195,6 +204,7 @@ class AuditInput:
 def _load(
     path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str], progress: Progress
 ) -> AuditInput:
+    from volmin.cli.labels import labelled_table
     from volmin.data.images import load_images
 
     if path.is_dir() or images:
@@ -203,7 +213,7 @@ def _load(
         names = [str(file.relative_to(root)) for file in found.paths]
         known = None if found.clean is None else found.clean.to_numpy()
         return AuditInput(path, found.labels, found.x, found.x.numpy(), names, clean=known)
-    table = _table(path, label, [*ignore, *([clean] if clean else [])])
+    table = labelled_table(path, label, [*ignore, *([clean] if clean else [])])
     unlabelled = table.frame.height - len(table)
     whole = table.frame[table.rows.tolist()] if unlabelled else table.frame
     frame = whole.select(table.feature_columns)
@@ -214,16 +224,14 @@ def _load(
     return AuditInput(path, table.labels, frame, examples, names, clean=known, unlabelled=unlabelled)
 
 
-def _table(path: Path, label: str | None, ignore: Sequence[str]) -> LabelledTable:
-    from volmin.data.tables import load_table
-
-    if label is None:
-        raise DataError(f"Name the label column of {path} with --label.")
-    return load_table(path, label, ignore=ignore, unlabelled=True)
-
-
 def _show_and_save(
-    found: Audit, source: AuditInput, options: Sequence[str], fdr: float | None, sample: str | None, out: Path
+    found: Audit,
+    source: AuditInput,
+    options: Sequence[str],
+    fdr: float | None,
+    sample: str | None,
+    out: Path,
+    progress: TaskProgress,
 ) -> None:
     from volmin.auditing.text import check_summary
     from volmin.cli.terminal import say
@@ -236,7 +244,8 @@ def _show_and_save(
         )
         found = replace(found, provenance=found.provenance | {"known": known})
         say(known)
-    found.save(out, examples=source.examples, names=source.names, fdr=fdr)
+    with progress:
+        found.save(out, examples=source.examples, names=source.names, fdr=fdr)
     files = "report.html, issues.csv, labels.parquet, transition.csv, audit.json"
     say(f"\n{duration(found.provenance['seconds'])}; written to {out}: {files}")
     if len(found.issues(fdr)):
@@ -244,45 +253,3 @@ def _show_and_save(
         say(
             f"Next: open {out / 'report.html'}, review the flagged labels, download the decisions, and run\n  {command}"
         )
-
-
-def _apply(
-    path: Path, label: str | None, decisions: Path, out: Path | None, spelling: Spelling, sample: str | None
-) -> None:
-    """Write a copy of the data in which the labels that the decisions call wrong are replaced."""
-    from volmin.auditing.decisions import apply_decisions
-    from volmin.cli.terminal import say
-    from volmin.data.images import load_images
-    from volmin.data.relabelling import table_suffix, write_corrected_folder, write_corrected_table
-
-    ending = "" if path.is_dir() else table_suffix(path)
-    out = out or path.with_name(f"{path.name.removesuffix(ending)}-corrected{ending}")
-    if out.exists() and out.samefile(path):
-        raise DataError(f"{out} is the audited data itself: name another file with --out.")
-    if path.is_dir():
-        images = load_images(path)
-        corrected = apply_decisions(images.labels, decisions)
-        write_corrected_folder(path, out, images.paths, corrected.labels)
-    else:
-        table = _table(path, label, ())
-        corrected = apply_decisions(spelling(table.labels), decisions)
-        donors = {int(table.rows[row]): int(table.rows[corrected.donors[row]]) for row in corrected.rows}
-        write_corrected_table(path, out, table.label, donors)
-    counts = ", ".join(f"{count:,} {decision}" for decision, count in corrected.counts.items())
-    changed, total = len(corrected.rows), len(corrected.labels)
-    say(f"{changed:,} of {total:,} labels changed (decisions: {counts}). Written to {out}.")
-    if corrected.decided.any() and (Path("audit") / "audit.json").is_file():
-        _show_what_decisions_say(corrected.known, Path("audit"), sample or corrected.sample)
-
-
-def _show_what_decisions_say(known: Sequence[Any], folder: Path, sample: str | None) -> None:
-    """Print the noise rate after the decisions, if the folder holds the audit that they are about."""
-    from volmin.auditing import Audit
-    from volmin.auditing.text import check_summary
-    from volmin.cli.terminal import say
-
-    found = Audit.load(folder)
-    if len(found) == len(known):
-        # The labels of a saved audit are text.
-        decided = [None if label is None else str(label) for label in known]
-        say(check_summary(found.check(decided, sample=sample)))  # type: ignore[arg-type]

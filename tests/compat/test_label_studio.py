@@ -1,0 +1,142 @@
+"""Tasks go out sorted and in Label Studio's form, and its exports come back as decisions."""
+
+import copy
+import datetime
+import json
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import volmin
+from volmin import noise
+from volmin.auditing import apply_decisions
+from volmin.compat.label_studio import CHOICE, GIVEN, ROW, configuration, read_annotations, tasks, write_tasks
+from volmin.exceptions import DataError, InputError
+
+ROWS = 300
+CLASSES = np.array(["cat & co", "=dog", "übel"])
+
+
+@pytest.fixture(scope="module")
+def audited():
+    generator = np.random.default_rng(0)
+    truth = generator.integers(3, size=ROWS)
+    labels = noise.corrupt(truth, noise.pair(3, 0.2), seed=0)
+    probs = np.eye(3)[truth] * 0.9 + generator.dirichlet(np.ones(3), ROWS) * 0.1
+    found = volmin.audit(CLASSES[labels], probs=probs / probs.sum(axis=1, keepdims=True), classes=CLASSES)
+    frame = pl.DataFrame(
+        {
+            "size": np.where(np.arange(ROWS) % 7 == 0, np.nan, np.arange(ROWS)),
+            "day": [datetime.date(2024, 1, 1)] * ROWS,
+            "text": [f"a long description of animal {row}" for row in range(ROWS)],
+        }
+    )
+    return found, frame, CLASSES[truth]
+
+
+def annotated(task: dict[str, Any], label: str, **more: Any) -> dict[str, Any]:
+    """The task as Label Studio exports it after an annotation."""
+    done = copy.deepcopy(task) | {"id": 7, "project": 3, "created_at": "2024-03-09T21:52:49.513742Z"}
+    value: list[dict[str, Any]] = [
+        {"id": "Dx_aB91ISN", "from_name": CHOICE, "to_name": "text", "type": "choices", "origin": "manual"}
+    ]
+    value[0]["value"] = {"choices": [label]}
+    annotation = {"id": 1, "completed_by": 1, "result": value, "was_cancelled": False, "lead_time": 4.1} | more
+    return done | {"annotations": [*done.get("annotations", []), annotation]}
+
+
+def test_tasks_are_the_flagged_rows_sorted_by_score(audited):
+    found, frame, _ = audited
+    made = tasks(found, frame)
+    assert {task["data"][ROW] for task in made} == set(found.issues().tolist())
+    scores = [task["predictions"][0]["score"] for task in made]
+    assert scores == sorted(scores, reverse=True)
+    first = made[0]
+    row = first["data"][ROW]
+    assert first["data"]["text"] == frame["text"][row]
+    assert first["data"][GIVEN] == found.labels[row]
+    assert first["predictions"][0]["result"] == [
+        {"from_name": CHOICE, "to_name": "text", "type": "choices", "value": {"choices": [found.suggested[row]]}}
+    ]
+
+
+def test_written_tasks_are_json_and_fit_the_configuration(audited, tmp_path):
+    found, frame, _ = audited
+    config = write_tasks(tmp_path / "tasks.json", found, frame)
+    json.loads((tmp_path / "tasks.json").read_text(), parse_constant=pytest.fail)
+    view = ElementTree.fromstring(config)
+    text, choices = view.find("Text"), view.find("Choices")
+    assert text is not None
+    assert choices is not None
+    assert (text.get("name"), text.get("value"), choices.get("toName")) == ("text", "$text", "text")
+    assert [choice.get("value") for choice in choices] == CLASSES.tolist()
+
+
+def test_images_are_shown_as_images(audited):
+    found, _, _ = audited
+    paths = [f"/data/local-files/?d=cat/{row}.jpg" for row in range(ROWS)]
+    made = tasks(found, images=paths)
+    assert made[0]["data"]["image"] == paths[made[0]["data"][ROW]]
+    assert made[0]["predictions"][0]["result"][0]["to_name"] == "image"
+    assert "<Image " in configuration(["a"], "image")
+
+
+def test_annotations_come_back_as_decisions_that_correct_the_labels(audited, tmp_path):
+    found, frame, truth = audited
+    made = tasks(found, frame)
+    done = [annotated(task, str(truth[task["data"][ROW]])) for task in made[:-3]]
+    skipped = annotated(made[-3], "", result=[], was_cancelled=True)
+    differing = annotated(annotated(made[-2], CLASSES[0]), CLASSES[1])
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([*done, skipped, differing, made[-1] | {"annotations": []}]))
+    corrected = apply_decisions(found.labels, read_annotations(path))
+    rows = [task["data"][ROW] for task in done]
+    np.testing.assert_array_equal(corrected.labels[rows], truth[rows])
+    others = np.setdiff1d(np.arange(ROWS), rows)
+    np.testing.assert_array_equal(corrected.labels[others], found.labels[others])
+    assert corrected.counts["unsure"] == 2
+    # The shorter export holds the chosen label beside the data.
+    path.write_text(json.dumps([task["data"] | {"id": 1, CHOICE: str(truth[task["data"][ROW]])} for task in done]))
+    again = apply_decisions(found.labels, read_annotations(path))
+    np.testing.assert_array_equal(again.labels, corrected.labels)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ('{"a": 1}', "list of tasks"),
+        ("[]", "no annotation"),
+        ('[{"data": {"text": "a"}}]', "not made by volmin"),
+        ('[{"data": {"volmin_row": 0, "volmin_given": "a"}, "annotations": [{}]}]', "no list called result"),
+        (
+            '[{"data": {"volmin_row": 0, "volmin_given": "a"},'
+            ' "annotations": [{"result": [{"type": "rectanglelabels", "value": {"x": 1}}]}]}]',
+            "no choices",
+        ),
+        ('[{"volmin_row": 0, "volmin_given": "a", "label": ["a", "b"]}]', "2 choices"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "export.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message) as error:
+        read_annotations(path)
+    assert "\n" not in str(error.value)
+
+
+def test_misfitting_examples_are_refused(audited, tmp_path):
+    found, frame, _ = audited
+    with pytest.raises(InputError, match="a row for each"):
+        tasks(found, frame[:5])
+    with pytest.raises(InputError, match="examples or images"):
+        tasks(found)
+    with pytest.raises(InputError, match="an image for each"):
+        tasks(found, images=["a"])
+    with pytest.raises(InputError, match="no column"):
+        tasks(found, frame, show="colour")
+    with pytest.raises(DataError, match="no file"):
+        read_annotations(tmp_path / "none.json")
