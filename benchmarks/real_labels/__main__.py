@@ -24,10 +24,10 @@ WIDTH = 230
 """Characters in a line of the table; a narrower terminal wraps it, which keeps every figure."""
 
 
-def measure(name: str, labels: LabelSet, seed: int) -> list[dict[str, Any]]:
+def measure(name: str, labels: LabelSet, seed: int, features: bool) -> list[dict[str, Any]]:
     """The measures of all tools on one set, with the first seed also after decisions."""
     probs = labels.posteriors(seed)
-    found = findings(labels, probs, seed, features=seed == 0 or name in sets.FEWEST_SEEDS)
+    found = findings(labels, probs, seed, features=features and (seed == 0 or name in sets.FEWEST_SEEDS))
     about = {
         "set": name,
         "seed": seed,
@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=Path("real-noise"), help="folder of the files of real noise")
     parser.add_argument("--sets", nargs="+", default=[], metavar="NAME", help="names of sets, or how they begin")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds of folds and models (wine: at least 10)")
+    parser.add_argument("--given-only", action="store_true", help="without the default audits of features")
     parser.add_argument("--quick", action="store_true", help=f"{sets.QUICK_ROWS:,} rows of each set, one seed")
     parser.add_argument("--json", type=Path, help="file for the record; sets that are not run are kept in it")
     options = parser.parse_args()
@@ -88,7 +89,7 @@ def main() -> None:
             continue
         labels = labels.sample(sets.QUICK_ROWS) if options.quick else labels
         seeds = 1 if options.quick else max(options.seeds, sets.FEWEST_SEEDS.get(name, 1))
-        rows += [row for seed in range(seeds) for row in measure(name, labels, seed)]
+        rows += [row for seed in range(seeds) for row in measure(name, labels, seed, not options.given_only)]
         print(f"{name}: done", flush=True)
         if options.json:
             write(options.json, rows)

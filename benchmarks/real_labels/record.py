@@ -128,7 +128,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     for title, rows in by_kind(record["rows"]).items():
         parts += [f"### {title}\n", *(f"- {sentence}" for sentence in summaries(rows)), "", _table(rows)]
     if decided := [row for row in record["rows"] if "decisions" in row]:
-        parts += ["### After decisions\n", _decision_table(decided)]
+        parts += ["### After decisions\n", decision_table(decided)]
     return "\n".join(parts)
 
 
@@ -146,7 +146,8 @@ def _table(rows: Sequence[Row]) -> str:
     return "\n".join(head + ["| " + " | ".join(line) + " |" for line in cells(rows)]) + "\n"
 
 
-def _decision_table(rows: Sequence[Row]) -> str:
+def decision_table(rows: Sequence[Row]) -> str:
+    """For each audit, the range before decisions and the intervals after them, as a table in Markdown."""
     counts = sorted({one["decisions"] for row in rows for one in row["decisions"]["suspicious"]})
     columns = ["set", "tool", "true noise", "before", "after random ones", "covered", *(f"top {n}" for n in counts)]
     head = ["| " + " | ".join(columns) + " |", "|---|---|" + "--:|" * (len(columns) - 2)]

@@ -78,7 +78,10 @@ def test_summary_states_the_range_and_no_certainty(found, hard):
     low, high, either, one = (f"{rate:.1%}" for rate in (*found.noise_range, *readings_of(found).noise_rates))
     summary = found.summary()
     assert f"Between {low} and {high} are wrong: {either} if hard examples may rightly carry either label" in summary
-    assert f"{one} if each has one right label, and the sampling error. The estimates" in summary
+    assert (
+        f"{one} if each has one right label; errors of sampling and of the model widen the range. The estimates"
+        in summary
+    )
     assert "cannot tell which reading of hard examples is right" in summary
     first, second = readings_of(found).flagged_correct
     assert second == pytest.approx(1 - hard.wrong[found.issues()].mean(), abs=0.01)

@@ -1,12 +1,16 @@
 """The measures and tables of ``benchmarks/real_labels`` on small inputs with known answers."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks.real_labels import __main__ as program
 from benchmarks.real_labels import measures, record, sets
+from benchmarks.real_labels.decisions import coverage
 from benchmarks.real_labels.tools import Finding
+
+import volmin
 
 GIVEN = np.array([0, 0, 0, 0, 1, 1, 1, 1])
 CLEAN = np.array([0, 0, 0, 1, 1, 1, 1, 0])  # rows 3 and 7 are wrong
@@ -134,3 +138,29 @@ def test_record_keeps_the_sets_that_were_not_run(tmp_path):
     program.write(path, [{**first, "set": "made-wine", "seconds": 7.0}])
     kept = program.read_json(path)["rows"]
     assert [(row["set"], row["seconds"]) for row in kept] == [("made-weak-judge", 0.5), ("made-wine", 7.0)]
+
+
+def test_readme_quotes_the_record():
+    root = Path(__file__).parents[2]
+    rows = record.by_kind(program.read_json(root / "results" / "real-labels.json")["rows"])[record.KINDS["posteriors-"]]
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    ours, theirs = ([row for row in rows if row["tool"] == tool] for tool in ("volmin", "cleanlab"))
+    means = [np.mean([row["f1"] for row in found]) for found in (ours, theirs)]
+    assert len(ours) == 6
+    assert all(row["hit"] for row in ours)
+    width = np.mean([row["high"] - row["low"] for row in ours])
+    assert f"mean width of {width:.2f}" in text
+    assert f"mean F1 of {means[0]:.2f}, cleanlab's {means[1]:.2f} on the same" in text
+
+
+def test_decisions_are_counted_and_shown():
+    generator = np.random.default_rng(0)
+    clean = generator.integers(0, 3, 600)
+    probs = np.where(np.arange(3) == clean[:, None], 0.8, 0.1)
+    given = (generator.random((600, 1)) < probs.cumsum(axis=1)).argmax(axis=1)
+    found = coverage(volmin.audit(given, probs=probs, random_state=0), clean)
+    assert found["random"]["coverage"] >= 0.9
+    assert [one["decisions"] for one in found["suspicious"]] == [50, 100]
+    rows = [{"set": "made-a", "tool": "volmin", "decisions": found}]
+    (cells,) = [line.split(" | ") for line in record.decision_table(rows).splitlines()[2:]]
+    assert f"{found['random']['coverage']:.0%}" in cells

@@ -77,7 +77,7 @@ def _widened(result: AuditResult) -> str:
         return ", and fewer if there are no anchor points"
     if result.may_be_lower:
         return ", and fewer if the model is weak or the classes overlap"
-    return ", and the sampling error"
+    return "; errors of sampling and of the model widen the range"
 
 
 def _class_dependent_rate(result: AuditResult) -> str:
@@ -85,7 +85,7 @@ def _class_dependent_rate(result: AuditResult) -> str:
     rate, (low, high) = f"{result.noise_rate:.1%}", result.noise_range
     if result.intervals is not None:
         level = f"{result.intervals.level:.0%}"
-        return f"About {rate} are wrong ({level} interval {low:.1%} to {high:.1%}, both readings included)"
+        return f"About {rate} are wrong ({level} interval {low:.1%} to {high:.1%}, widened by the model's error)"
     return f"Between {low:.1%} and {high:.1%} are wrong; the estimate is {rate}"
 
 

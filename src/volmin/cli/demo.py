@@ -48,6 +48,7 @@ def _show(found: Demo, report: Path) -> None:
         ("test accuracy, cross-entropy", f"{baseline['accuracy']:.1%}", "(same network, same noisy labels)"),
     ):
         shown.print(f"{name:<33}{value}   {remark}".rstrip())
+    say("\nThis noise depends on the digit alone. People err on hard examples: there, volmin audit states a range.")
     say(f"\n{duration(found.seconds)}; open {report} in a browser.")
 
 
