@@ -10,6 +10,7 @@ import numpy as np
 
 from volmin._typing import Labels
 from volmin.auditing import text
+from volmin.auditing.evidence import with_words_against
 from volmin.auditing.result import AuditResult
 from volmin.data.tables import as_frame
 from volmin.exceptions import InputError
@@ -28,6 +29,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
     # Random rows first: images are limited in number, and a part of a random sample is a random sample too.
     sampled = np.random.default_rng(result.provenance.get("seed", 0)).permutation(len(result))[:RANDOM_ROWS]
     suspicious = rows[~np.isin(rows, sampled)]
+    examples = with_words_against(result, examples, np.union1d(sampled, rows))
     shown = _examples(examples, np.concatenate([sampled, suspicious]), len(result))
     listed = np.concatenate([sampled, suspicious])[: len(shown)]
     intervals = result.intervals
