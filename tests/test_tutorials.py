@@ -1,13 +1,22 @@
 """The Python code and the commands of the tutorials run as printed and give what the text claims."""
 
+import contextlib
 import re
 import shlex
+import subprocess
+import sys
+import types
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 import pytest
+import torch
 
-from volmin import cli
+import volmin
+from volmin import cli, methods, networks
+from volmin.data import TensorLoader
+from volmin.training import Callback
 
 TASKS = Path(__file__).parents[1] / "docs" / "tasks"
 
@@ -19,7 +28,12 @@ def run_page(path, monkeypatch, names):
             exec(compile(block, path.name, "exec"), names)
             continue
         for line in block.strip().splitlines():
-            monkeypatch.setattr("sys.argv", shlex.split(line))
+            words = [
+                found
+                for word in shlex.split(line)
+                for found in (map(str, Path().glob(word)) if "*" in word else [word])
+            ]
+            monkeypatch.setattr("sys.argv", words)
             with pytest.raises(SystemExit) as end:
                 cli.main()
             assert end.value.code == 0, line
@@ -47,3 +61,83 @@ def test_cleanlab_tutorial_compares_both_packages(tmp_path, monkeypatch):
     theirs = wrong[names["theirs"]].sum() / wrong.sum()
     assert wrong[found].mean() > 0.9
     assert wrong[found].sum() / wrong.sum() > max(0.9, theirs)
+
+
+@pytest.mark.slow
+def test_pytorch_page_learns_from_loaders_and_in_an_own_loop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "pytorch.md", monkeypatch, {})
+    assert names["accuracy"] > 0.85
+    assert names["own_accuracy"] > 0.85
+    for T in (names["method"].transition(), names["T"]()):
+        assert volmin.transition_error(volmin.noise.pair(10, 0.35), T) < 0.25
+
+
+def test_mixed_precision_page_learns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_page(TASKS / "mixed-precision.md", monkeypatch, {})["accuracy"] > 0.85
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_callbacks_page_logs(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "callbacks.md", monkeypatch, {})
+    assert len(names["watch"].rates) == 5
+    assert len(Path("logs/epochs.csv").read_text().splitlines()) == 6
+    assert list(Path("logs/board").iterdir())
+
+
+def test_mlflow_example_logs_every_epoch(tmp_path, monkeypatch):
+    """With a stand-in for MLflow, which the tests do not install."""
+    monkeypatch.chdir(tmp_path)
+    page = (TASKS / "callbacks.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```\{.python .not-run\}\n(.*?)^```", page, re.S | re.M)
+    logged = []
+    stand_in = types.SimpleNamespace(
+        start_run=contextlib.nullcontext,
+        log_param=lambda name, value: logged.append((name, value)),
+        log_metrics=lambda figures, step: logged.append((step, sorted(figures))),
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", stand_in)
+    loader = TensorLoader(torch.randn(20, 3), torch.arange(20) % 2)
+
+    class Short(methods.VolMinNet):
+        recipe_changes: ClassVar[dict[str, int]] = {"epochs": 2}
+
+    names = {"volmin": volmin, "Callback": Callback, "train_loader": loader, "val_loader": loader}
+    exec(block, names | {"method": Short(networks.mlp(3, 2), 2)})
+    figures = ["seconds", "train_loss", "val_accuracy", "val_loss"]
+    assert logged == [("method", "Short"), (1, figures), (2, figures)]
+
+
+def test_checkpoints_page_resumes_stops_and_loads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "checkpoints.md", monkeypatch, {})
+    assert len(names["history"]) < 200
+    x = names["digits"].test.x
+    assert torch.equal(names["loaded"](x), names["method"](x))
+    whole, eight = names["train"](8), names["train"](8, checkpoint="last.ckpt")
+    assert torch.equal(whole[0](x), eight[0](x))
+
+
+def test_predict_page_trains_predicts_and_repeats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(TASKS / "predict.md", monkeypatch, {})
+    found = pl.read_csv("predictions.csv")
+    assert found.columns == ["length", "colour", "predicted", "probability"]
+    assert (found["predicted"] == pl.Series(["rose", "iris"] * 10)).mean() > 0.9
+    (first,), (second,) = Path("runs").iterdir(), Path("again").iterdir()
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+
+
+@pytest.mark.cluster
+def test_script_for_several_devices_runs(tmp_path):
+    page = (TASKS / "several-devices.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    (tmp_path / "train.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=500
+    )
+    (accuracy,) = re.findall(r"clean accuracy ([\d.]+)%", done.stdout)
+    assert float(accuracy) > 80
