@@ -6,8 +6,9 @@ import shlex
 import subprocess
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -103,7 +104,7 @@ def test_mlflow_example_logs_every_epoch(tmp_path, monkeypatch):
     loader = TensorLoader(torch.randn(20, 3), torch.arange(20) % 2)
 
     class Short(methods.VolMinNet):
-        recipe_changes: ClassVar[dict[str, int]] = {"epochs": 2}
+        recipe_changes: ClassVar[Mapping[str, Any]] = {"epochs": 2}
 
     names = {"volmin": volmin, "Callback": Callback, "train_loader": loader, "val_loader": loader}
     exec(block, names | {"method": Short(networks.mlp(3, 2), 2)})
@@ -126,7 +127,7 @@ def test_predict_page_trains_predicts_and_repeats(tmp_path, monkeypatch):
     run_page(TASKS / "predict.md", monkeypatch, {})
     found = pl.read_csv("predictions.csv")
     assert found.columns == ["length", "colour", "predicted", "probability"]
-    assert (found["predicted"] == pl.Series(["rose", "iris"] * 10)).mean() > 0.9
+    assert sum(a == b for a, b in zip(found["predicted"], ["rose", "iris"] * 10, strict=True)) >= 18
     (first,), (second,) = Path("runs").iterdir(), Path("again").iterdir()
     assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
 

@@ -1,5 +1,7 @@
 """``volmin predict``: new rows of tables, images and arrays."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -70,8 +72,9 @@ def test_every_format_of_tables_gives_the_same_predictions(command, trained, tmp
             book.worksheets[0].append(list(row))
         book.save(path)
     else:
-        np.savez(path, **{name: new[name].to_numpy().astype("U" if new[name].dtype == pl.String else float)
-                          for name in new.columns})  # fmt: skip
+        columns = {name: new[name].to_numpy() for name in new.columns}
+        arrays: dict[str, Any] = {name: x.astype("U") if x.dtype == object else x for name, x in columns.items()}
+        np.savez(path, **arrays)
     for out in (tmp_path / "found.csv", tmp_path / "found.parquet"):
         done = command("predict", trained, path, "--out", out)
         assert (done.code, done.err) == (0, "")
@@ -171,7 +174,7 @@ def test_folder_of_images(command, photos, tmp_path):
     found = pl.read_csv(tmp_path / "found.csv")
     assert found.columns == ["file", "predicted", "probability"]
     assert found.height == 80
-    assert (found["file"].str.split("/").list.first() == found["predicted"]).mean() > 0.95
+    assert sum(file.startswith(label) for file, label in found.select("file", "predicted").iter_rows()) > 76
 
 
 def test_table_of_images_with_a_damaged_one(command, photos, tmp_path):
