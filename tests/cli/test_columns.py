@@ -1,6 +1,9 @@
 """Tables as people have them, from the command line: no column is lost without a word."""
 
 import json
+import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -169,3 +172,41 @@ def test_round_trip_through_label_studio(command, tmp_path):
     flagged = [task["data"]["volmin_row"] for task in made]
     assert after["churn"].gather(flagged).to_list() == frame["truth"].gather(flagged).to_list()
     assert after.drop("churn").equals(pl.read_csv(tmp_path / "churn.csv").drop("churn"))
+
+
+class FakeSentences:
+    """Stands for sentence_transformers.SentenceTransformer: counts of the words that matter."""
+
+    def __init__(self, folder, **options):
+        assert options["local_files_only"]
+        if not Path(folder).is_dir():
+            raise OSError(f"no model at {folder}")
+
+    def encode(self, texts, **_):
+        return np.array([[sum(word in text for word in words) for words in WORDS.values()] for text in texts])
+
+
+def test_sentence_encoder_of_a_local_folder(command, tmp_path, monkeypatch):
+    module = types.SimpleNamespace(SentenceTransformer=FakeSentences)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
+    churn_table(300).write_csv(tmp_path / "churn.csv")
+    options = ["audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic"]
+    options += ["--out", tmp_path / "audit", "--text-encoder"]
+    code, out, _ = command(*options, tmp_path, "--text", "note", "--json")
+    assert code == 0
+    columns = {column["name"]: column["kind"] for column in json.loads(out)["provenance"]["columns"]}
+    assert columns["note embedding 0"] == columns["note embedding 1"] == "number"
+    assert "note" not in columns
+    assert len(list((tmp_path / "cache" / "volmin").glob("embeddings-*.npz"))) == 1
+    for arguments, message in (
+        ([tmp_path], "--text COLUMN"),
+        ([tmp_path / "none", "--text", "note"], "nothing is downloaded"),
+        ([tmp_path, "--text", "remark"], "no column 'remark'"),
+    ):
+        code, _, err = command(*options, *arguments)
+        assert code == 2
+        assert message in err
+    code, _, err = command(*options[:-1], "--image-encoder", "resnet18=none.safetensors")
+    assert code == 2
+    assert "--image-encoder for images" in err

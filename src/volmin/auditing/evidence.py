@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 from volmin._typing import Labels
@@ -51,7 +52,7 @@ def _words(texts: pl.Series, result: AuditResult, rows: Labels) -> list[str]:
     sample = np.random.default_rng(0).permutation(len(texts))[:MOST_COUNTED]
     counter = CountVectorizer(binary=True, min_df=2 if len(sample) >= 20 else 1, token_pattern=r"(?u)\b\w\w+\b")
     try:
-        found = counter.fit_transform(texts[sample.tolist()].to_list())
+        found = sparse.csr_matrix(counter.fit_transform(texts[sample.tolist()].to_list()))
     except ValueError:  # no word is frequent enough
         return [""] * len(rows)
     words: list[str] = counter.get_feature_names_out().tolist()
@@ -60,7 +61,7 @@ def _words(texts: pl.Series, result: AuditResult, rows: Labels) -> list[str]:
     members = np.eye(len(result.classes), dtype=np.float32)[codes]
     # The own label of a row counts too, so one occurrence is never evidence by itself.
     shares = (found.T @ members + 0.5) / (texts_of_class + 1)
-    own = counter.transform(texts[rows.tolist()].to_list()).tocsr()
+    own = sparse.csr_matrix(counter.transform(texts[rows.tolist()].to_list()))
     answer = []
     for place, row in enumerate(rows):
         present = own.indices[own.indptr[place] : own.indptr[place + 1]]

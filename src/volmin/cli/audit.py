@@ -76,6 +76,20 @@ def audit(
             "month/day/year; repeatable. Others are recognised.",
         ),
     ] = None,
+    text_encoder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Model of sentence-transformers in a local folder, for the columns of --text (extra: volmin[text]).",
+        ),
+    ] = None,
+    image_encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NETWORK=FILE",
+            help="Network of timm and a file of its weights, to embed images with (extra: volmin[vision]).",
+        ),
+    ] = None,
     merge_labels: Annotated[
         bool, typer.Option("--merge-labels", help="Merge labels that differ only in case, spaces or Unicode form.")
     ] = False,
@@ -157,6 +171,9 @@ def audit(
         source = replace(source, labels=Spelling(merge_labels, label_map)(source.labels))
         if features is not None:
             source = replace(source, features=read_array(features))
+        elif given_encoder := text_encoder or image_encoder:
+            source = replace(source, features=_embedded(source, given_encoder, text or (), progress))
+            chosen_types = {name: type_ for name, type_ in chosen_types.items() if name in source.features}
         given = None if probs is None else read_array(probs)
         found = auditing.audit(
             source.labels,
@@ -222,6 +239,21 @@ def _load(
     names = [f"row {row} of the file" for row in table.rows] if unlabelled else None
     examples = frame if frame.width else None
     return AuditInput(path, table.labels, frame, examples, names, clean=known, unlabelled=unlabelled)
+
+
+def _embedded(source: AuditInput, encoder: Path | str, text: Sequence[str], progress: Progress) -> Any:
+    """Features by an encoder: of columns of text for a folder, of images for a network with its weights."""
+    import polars as pl
+
+    from volmin.cli.encoders import embedded_images, with_embedded_text
+
+    is_table = isinstance(source.features, pl.DataFrame)
+    if is_table != isinstance(encoder, Path):
+        raise InputError("--text-encoder is for tables, and --image-encoder for images.")
+    if isinstance(encoder, Path):
+        return with_embedded_text(source.features, text, encoder, progress)
+    root = source.path if source.path.is_dir() else source.path.parent
+    return embedded_images([root / name for name in source.names or ()], encoder, progress)
 
 
 def _show_and_save(
