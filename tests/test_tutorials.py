@@ -142,3 +142,15 @@ def test_script_for_several_devices_runs(tmp_path):
     )
     (accuracy,) = re.findall(r"clean accuracy ([\d.]+)%", done.stdout)
     assert float(accuracy) > 80
+
+
+@pytest.mark.slow
+def test_annotators_tutorial_finds_consensus_spammer_and_copies(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "annotators.md", monkeypatch, {})
+    assert names["consensus_accuracy"] > 0.97
+    assert names["classifier_accuracy"] > 0.9
+    shown = capsys.readouterr().out
+    assert "ann is the most accurate annotator" in shown
+    assert "The answers of dee hardly depend on the class" in shown
+    assert "bob and eve give the same answer" in shown

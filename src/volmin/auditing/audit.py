@@ -7,20 +7,20 @@ probabilities, only the last two steps are done.
 
 from __future__ import annotations
 
-import platform
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from volmin._typing import AnyArray, Array, Labels, Mask, Numbers
+from volmin._typing import Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
+from volmin.auditing.arguments import check_rows, check_settings, check_source, refuse_single_label_arguments
+from volmin.auditing.crowd import audit_crowd
 from volmin.auditing.features import encode_features
 from volmin.auditing.findings import Finding, about_data, find, in_sample
 from volmin.auditing.inference import Inference, infer, noise_rates
@@ -29,6 +29,8 @@ from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.notebook import DisplayedResult
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import choose, validate_reading
+from volmin.auditing.versions import versions
+from volmin.crowds import several_annotators
 from volmin.data.folds import first_copies
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
@@ -90,6 +92,7 @@ def audit(
     *,
     features: Any = None,
     probs: Numbers | None = None,
+    groups: Any = None,
     model: Any = "auto",
     types: Mapping[str, str] | None = None,
     classes: Any = None,
@@ -104,10 +107,14 @@ def audit(
     """Estimate how many labels are wrong, which ones, and how certain that is.
 
     Args:
-        labels: (N,) given labels of any hashable type: a list, an array, a tensor, a series of pandas or polars.
+        labels: (N,) given labels of any hashable type: a list, an array, a tensor, a series of pandas or polars. Labels
+            of several annotators, (N, M) with None, NaN or -1 where one gave none, or a long table, are audited by
+            ``volmin.auditing.audit_crowd``, and the result is a ``CrowdAudit``.
         features: (N, ...) numbers, or a table (polars, pandas or a mapping of columns), which is encoded.
         probs: (N, C) out-of-sample posteriors of the *given* label from your own model, columns in the sorted order of
             the classes. Alternative to ``features``.
+        groups: (N,) group of each label (a source, a hospital, a year), which gets a T of its own; the result is a
+            ``CrowdAudit``.
         model: Classifier for the features: a scikit-learn classifier with ``predict_proba``, a
             ``NoisyLabelClassifier``, or a name: network (VolMinNet), logistic, forest, boosting. By default several
             that suit the data are weighted by the likelihood of labels that they were not trained on.
@@ -125,7 +132,25 @@ def audit(
         verbose: Whether to print progress on standard error.
         progress: Callback ``(title, done, total)`` for progress, in place of ``verbose``.
     """
-    _check_arguments(features, probs, model, folds, level, threads)
+    if groups is not None or several_annotators(labels):
+        refuse_single_label_arguments(probs, model, reading)
+        found = audit_crowd(
+            labels,
+            features=features,
+            groups=groups,
+            types=types,
+            classes=classes,
+            folds=folds,
+            level=level,
+            random_state=random_state,
+            threads=threads,
+            verbose=verbose,
+            progress=progress,
+        )
+        # An array of any shape has one static type; audit_crowd has the exact one.
+        return cast(Audit, found)
+    check_source(features, probs, model)
+    check_settings(folds, level, threads)
     if types and features is None:
         raise InputError("types are set for columns of a table in features; they have no effect with probs.")
     validate_reading(reading)
@@ -142,7 +167,7 @@ def audit(
     progress = PlainProgress() if verbose and progress is None else progress
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
         if posteriors is not None:
-            _check_rows("probs", posteriors, given)
+            check_rows("probs", posteriors, given)
             judged = given_judgement(_restricted(posteriors[audited], common), codes)
             if note := in_sample(judged.probs, codes):
                 warnings.warn(note.text, stacklevel=2)
@@ -150,7 +175,7 @@ def audit(
         else:
             encoded = encode_features(features, types, progress)
             columns = encoded.columns
-            _check_rows("features", encoded.x, given)
+            check_rows("features", encoded.x, given)
             x = encoded.x[audited]
             models = resolve_models("auto" if model is None else model, x, len(common))
             judged = judge(
@@ -184,31 +209,6 @@ def audit(
         progress("examining columns", 0, 1)
     about = about_data(given.classes[given.codes], features, copies)
     return replace(found, findings=(*notes, *about, *find(found, [first for first, _ in rates])))
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages that results depend on."""
-    return {name: version(name) for name in ("volmin", "torch", "numpy", "scikit-learn")} | {
-        "python": platform.python_version()
-    }
-
-
-def _check_arguments(features: Any, probs: Any, model: Any, folds: int, level: float, threads: int) -> None:
-    if (features is None) == (probs is None):
-        raise InputError("Give either features or probs.")
-    if probs is not None and not (model is None or (isinstance(model, str) and model == "auto")):
-        raise InputError("model is fitted to features; it has no effect with probs.")
-    if folds < 2:
-        raise InputError(f"folds must be at least 2, so that no model predicts its training labels, but is {folds}.")
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, e.g. 0.95, but is {level}.")
-    if threads < 1:
-        raise InputError(f"threads must be at least 1, but is {threads}.")
-
-
-def _check_rows(name: str, rows: AnyArray, given: Encoded) -> None:
-    if len(rows) != len(given.codes):
-        raise InputError(f"{name} has {len(rows)} rows, but there are {len(given.codes)} labels.")
 
 
 def _common_classes(given: Encoded) -> Labels:

@@ -30,7 +30,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
     sampled = np.random.default_rng(result.provenance.get("seed", 0)).permutation(len(result))[:RANDOM_ROWS]
     suspicious = rows[~np.isin(rows, sampled)]
     examples = with_words_against(result, examples, np.union1d(sampled, rows))
-    shown = _examples(examples, np.concatenate([sampled, suspicious]), len(result))
+    shown = shown_examples(examples, np.concatenate([sampled, suspicious]), len(result))
     listed = np.concatenate([sampled, suspicious])[: len(shown)]
     intervals = result.intervals
     low, high = result.noise_range
@@ -104,7 +104,8 @@ def _class_noise(result: AuditResult) -> list[ClassNoise]:
     ]
 
 
-def _examples(examples: Any, rows: Labels, count: int) -> Examples:
+def shown_examples(examples: Any, rows: Labels, count: int) -> Examples:
+    """What a page shows of some rows of a table or of images with ``count`` rows."""
     if examples is None:
         return no_examples(len(rows))
     frame = as_frame(examples)

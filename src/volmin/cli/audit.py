@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from volmin.cli.crowd import Annotator, Features, Group, Item, Label, audit_votes, is_crowd
 from volmin.cli.labels import Spelling
 from volmin.exceptions import InputError
 
@@ -29,9 +30,10 @@ def audit(
             help="Table (CSV, JSON lines, Parquet, Feather, Excel, NPZ), or folder with one folder of images per class."
         ),
     ],
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of a table with the labels to audit.")
-    ] = None,
+    label: Label = None,
+    annotator: Annotator = None,
+    item: Item = None,
+    group: Group = None,
     images: Annotated[bool, typer.Option("--images", help="The table lists image files to learn from.")] = False,
     probs: Annotated[
         Path | None,
@@ -41,9 +43,7 @@ def audit(
             "of the classes.",
         ),
     ] = None,
-    features: Annotated[
-        Path | None, typer.Option(metavar="FILE.npy", help="(N, F) features to use instead of the columns.")
-    ] = None,
+    features: Features = None,
     model: Annotated[
         str,
         typer.Option(
@@ -160,6 +160,14 @@ def audit(
     from volmin.exceptions import ColumnWarning
 
     chosen_types = column_types(types, text)
+    if is_crowd(table, label, annotator, item, group):
+        unused = {"--probs": probs, "--clean": clean, "--images": images, "--fdr": fdr, "--label-map": label_map}
+        unused |= {"--merge-labels": merge_labels, "--model": model != "auto", "--reading": reading != "auto"}
+        audit_votes(
+            table, label, annotator, item, group, features=features, ignore=ignore or (), types=chosen_types,
+            unused=unused, seed=seed, threads=threads, out=out or Path("audit"), quiet=quiet, as_json=as_json,
+        )  # fmt: skip
+        return
     with TaskProgress(f"reading {table.name}", quiet=quiet) as progress, warnings.catch_warnings():
         # Imported while the progress is shown, since importing takes a moment.
         from volmin import auditing

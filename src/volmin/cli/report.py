@@ -36,6 +36,8 @@ def _report_audit(source: Path, out: Path) -> None:
     from volmin import Audit
     from volmin.cli.terminal import say
 
+    if (source / "consensus.csv").is_file():
+        raise DataError(f"{source} is an audit of several annotators: volmin audit wrote its page, report.html.")
     Audit.load(source).to_html(out / "report.html")
     say(f"open {out / 'report.html'} in a browser.")
 

@@ -6,8 +6,18 @@ clean label is shared by all. A group of single labels (a source, a year, a hosp
 
 from volmin.crowds.aggregation import dawid_skene, vote_shares
 from volmin.crowds.answers import Answers
+from volmin.crowds.comparison import Comparison, Copying, compare_annotators, contexts, find_copies, information
 from volmin.crowds.consensus import CrowdFit, fit_crowd
-from volmin.crowds.encoding import EncodedAnswers, encode_matrix, encode_votes, several_annotators
+from volmin.crowds.encoding import (
+    EncodedAnswers,
+    encode_answers,
+    encode_groups,
+    encode_matrix,
+    encode_votes,
+    is_long_table,
+    several_annotators,
+)
+from volmin.crowds.rates import Rates, annotator_rates
 from volmin.crowds.transitions import (
     AnnotatorTransitions,
     Deviations,
@@ -16,19 +26,33 @@ from volmin.crowds.transitions import (
     posterior_log_volume,
     stacked,
 )
+from volmin.crowds.votes import NextVotes, next_votes
 
 __all__ = [
     "AnnotatorTransitions",
     "Answers",
+    "Comparison",
+    "Copying",
     "CrowdFit",
     "Deviations",
     "EncodedAnswers",
+    "NextVotes",
+    "Rates",
+    "annotator_rates",
     "annotators_log_probs",
     "answers_nll",
+    "compare_annotators",
+    "contexts",
     "dawid_skene",
+    "encode_answers",
+    "encode_groups",
     "encode_matrix",
     "encode_votes",
+    "find_copies",
     "fit_crowd",
+    "information",
+    "is_long_table",
+    "next_votes",
     "posterior_log_volume",
     "several_annotators",
     "stacked",

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from volmin._typing import AnyArray, Array
+from volmin._typing import AnyArray, Array, Labels
 from volmin.crowds.aggregation import clean_posteriors, log, vote_shares
 from volmin.crowds.answers import Answers
 from volmin.crowds.head import CrossFittedHead, cross_fitted_head, standardised
@@ -52,6 +52,8 @@ STEPS = 10
 """EM steps for T between two fits of the regression."""
 STEPS_ALONE = 60
 """EM steps for T without features."""
+TOLERANCE = 1e-5
+"""Mean change of the posteriors of an answer below which EM ends."""
 
 MANY_ANSWERS = 200_000
 """With more answers, and more than two per item, EM starts from the vote shares only, which takes half the time."""
@@ -103,6 +105,8 @@ def fit_crowd(
         random_state: Random seed of the folds.
         progress: Callback ``(title, done, total)``.
     """
+    if progress is not None:
+        progress("consensus", 0, ROUNDS)
     shares = vote_shares(answers)
     if features is None:
         return _Expectation(answers, None, lam, progress, 1).run(shares[answers.item])
@@ -119,6 +123,16 @@ def fit_crowd(
         softmax(log(joint.posteriors(x))[answers.item] + own, axis=1)
     )
     return max(from_votes, from_joint, key=lambda fit: fit.score)
+
+
+def refit_transitions(answers: Answers, fit: CrowdFit, items: Labels) -> Array:
+    """(M, R, C) matrices fitted to the answers to some items (ascending numbers), with the classifier of ``fit``."""
+    part, h, T = answers.take(items), fit.classifier_probs[items], fit.transitions
+    expectation = _Expectation(part, None, LAM, None, 1)
+    expectation.weight, expectation.strength = fit.weight, fit.strength
+    for _ in range(2 * STEPS):
+        T = expectation.maximised(expectation.expected(h, T), T)
+    return T
 
 
 class _Expectation:
@@ -149,7 +163,9 @@ class _Expectation:
             h = self.classifier(targets)
             for _ in range(STEPS if self.head is not None else STEPS_ALONE):
                 T = self.maximised(q, T)
-                q = self.expected(h, T)
+                before, q = q, self.expected(h, T)
+                if np.abs(q - before).mean() < TOLERANCE:
+                    break
                 if self.head is None:
                     targets = answers.per_item(q) / np.maximum(answers.answers_of_items, 1)[:, None]
                     h = self.classifier(targets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,20 +20,78 @@ class EncodedAnswers:
     Attributes:
         classes: (C,) classes in their order.
         annotators: (M,) names of the annotators.
+        items: (N,) names of the items; their numbers where they have none.
         answers: The answers.
     """
 
     classes: AnyArray
     annotators: AnyArray
+    items: AnyArray
     answers: Answers
 
 
+LONG_TABLE = ({"row", "annotator", "label"}, {"item", "annotator", "label"})
+"""Names of the columns of a table with one answer per line."""
+
+
 def several_annotators(labels: Any) -> bool:
-    """Whether labels are those of several annotators: (N, M) values, or a table with M columns."""
+    """Whether labels are those of several annotators: (N, M) values, a table with M columns, or a long table."""
+    if is_long_table(labels):
+        return True
     shape = getattr(labels, "shape", None)
     if shape is not None:
         return len(shape) == 2
     return isinstance(labels, list | tuple) and len(labels) > 0 and isinstance(labels[0], list)
+
+
+def is_long_table(labels: Any) -> bool:
+    """Whether labels are a table with one answer per line: columns annotator and label, and row or item."""
+    names = labels.keys() if isinstance(labels, Mapping) else getattr(labels, "columns", None)
+    return names is not None and {str(name) for name in names} in LONG_TABLE
+
+
+def encode_answers(labels: Any, classes: Any = None, num_items: int | None = None) -> EncodedAnswers:
+    """Number the classes, annotators and items of labels of several annotators.
+
+    Args:
+        labels: (N, M) labels as for ``encode_matrix``, or a table (polars, pandas or a mapping of columns) with the
+            columns annotator, label and either row, the number of the item from 0, or item, a name of any type.
+        classes: (C,) all classes in their order; by default those that occur, sorted.
+        num_items: Number of items N, if it is known. Rows without an answer then count as items.
+    """
+    if not is_long_table(labels):
+        return encode_matrix(labels, classes)
+    name = "row" if "row" in labels else "item"
+    item = column_values(labels[name])
+    found = encode_votes(item, column_values(labels["annotator"]), column_values(labels["label"]), classes)
+    if name == "item":
+        return found
+    rows, old = found.items, found.answers
+    if rows.dtype.kind not in "iu" or rows[0] < 0:
+        raise InputError("The column row must hold numbers of rows from 0; call it item if it holds names.")
+    last = int(rows[-1])
+    if num_items is not None and last >= num_items:
+        raise InputError(f"There is an answer to row {last}, but there are {num_items} rows of features.")
+    count = last + 1 if num_items is None else num_items
+    item = rows[old.item].astype(np.int64)
+    answers = Answers(item, old.annotator, old.label, count, old.num_annotators, old.num_classes)
+    return EncodedAnswers(found.classes, found.annotators, np.arange(count), answers)
+
+
+def column_values(column: Any) -> AnyArray:
+    """A column of a table as an array; whole numbers that became floats beside missing values are integers again."""
+    values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+    if values.dtype.kind == "f" and (whole := values[values == values]).size and (whole == np.round(whole)).all():
+        return np.array([None if value != value else int(value) for value in values.tolist()], dtype=object)
+    return values
+
+
+def encode_groups(labels: AnyArray, groups: Any, classes: Any = None) -> EncodedAnswers:
+    """One label per item, of which each belongs to a group, such as a source, a hospital or a year."""
+    group = column_values(groups)
+    if group.shape != labels.shape:
+        raise InputError(f"groups must hold the group of each of {len(labels)} labels, but have shape {group.shape}.")
+    return encode_votes(np.arange(len(labels)), group, labels, classes)
 
 
 def encode_matrix(labels: Any, classes: Any = None) -> EncodedAnswers:
@@ -61,11 +119,11 @@ def encode_matrix(labels: Any, classes: Any = None) -> EncodedAnswers:
         values = values.astype(np.int64)  # whole numbers became floats beside NaN
     known, codes = encode_values(values, classes)
     answers = Answers(item, annotator, codes, *_shape(matrix), len(known))
-    return EncodedAnswers(known, annotators, answers)
+    return EncodedAnswers(known, annotators, np.arange(len(matrix)), answers)
 
 
-def encode_votes(item: Any, annotator: Any, label: Any, classes: Any = None) -> tuple[EncodedAnswers, AnyArray]:
-    """Number the items, annotators and classes of a long table; returns them with the (N,) names of the items.
+def encode_votes(item: Any, annotator: Any, label: Any, classes: Any = None) -> EncodedAnswers:
+    """Number the items, annotators and classes of a long table.
 
     Args:
         item: (A,) item of each answer.
@@ -92,7 +150,7 @@ def encode_votes(item: Any, annotator: Any, label: Any, classes: Any = None) -> 
     of_item, of_annotator = of_item[kept], of_annotator[kept]
     _refuse_repetitions(of_item, of_annotator, codes, items, annotators)
     answers = Answers(of_item, of_annotator, codes, len(items), len(annotators), len(known))
-    return EncodedAnswers(known, annotators, answers), items
+    return EncodedAnswers(known, annotators, items, answers)
 
 
 def encode_values(values: AnyArray, classes: Any = None) -> tuple[AnyArray, Labels]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from volmin import methods
 from volmin._typing import Array
-from volmin.crowds import encode_matrix, several_annotators
+from volmin.crowds import encode_answers, is_long_table, several_annotators
 from volmin.estimator import storage
 from volmin.estimator.heads import Candidate, choose_head
 from volmin.estimator.labels import class_weights, single_labels
@@ -247,10 +247,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _encoded(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, NDArray[np.int64], Array]:
         """The rows with a label; their labels as class numbers, (N,), or (N, M) with -1 for none; their weights."""
-        if several_annotators(y) and np.shape(y)[1] > 1:
+        if is_long_table(y) or (several_annotators(y) and np.shape(y)[1] > 1):
             if sample_weight is not None or self.class_weight is not None:
                 raise InputError("Weights need one label for each row, but y holds labels of several annotators.")
-            rows, found = self._validated(X, dtype=np.float32), encode_matrix(y)
+            rows = self._validated(X, dtype=np.float32)
+            found = encode_answers(y, num_items=rows.shape[0])
             if rows.shape[0] != found.answers.num_items:
                 raise InputError(f"X has {rows.shape[0]} rows, but y has {found.answers.num_items}.")
             self.classes_, codes = found.classes, found.answers.matrix()
