@@ -26,7 +26,7 @@ class Finding:
         transition: (C, C) estimated T.
         seconds: Time of the computation.
         noise_range: Stated interval or range of the noise rate; None if the tool states none.
-        expected_fdr: Stated share of correct labels among the flagged; None if the tool states none.
+        expected_fdr: Largest stated share of correct labels among the flagged; None if the tool states none.
         audit: The audit by volmin; None for another tool.
     """
 
@@ -47,7 +47,7 @@ def volmin_audit(labels: Labels, num_classes: int, seed: int, **given: Any) -> F
     flagged = found.issues()
     seconds = time.perf_counter() - start
     stated = len(flagged) > 0 and states_expected_correct(found)
-    expected = float(found.quality[flagged].mean()) if stated else None
+    expected = found.most_correct(flagged) if stated else None
     assert found.suspicion is not None
     return Finding(
         -found.suspicion, flagged, found.noise_rate, found.transition, seconds, found.noise_range, expected, found

@@ -119,7 +119,12 @@ def test_class_dependent_noise_gives_one_number(audited, mislabelled):
     low, high = audited.noise_range
     assert low <= audited.noise_rate <= high
     assert audited.intervals is not None
-    assert "expected to be correct." in audited.summary()
+    flagged = audited.issues()
+    expected, most = audited.quality[flagged].mean(), audited.most_correct(flagged)
+    assert f"about {expected:.0%} of them (at most {most:.0%}) are expected to be correct." in audited.summary()
+    assert expected < most
+    assert 1 - mislabelled.wrong[flagged].mean() < most
+    assert audited.most_correct(np.empty(0, dtype=np.int64)) == 1
     assert f1(audited.issues(), mislabelled.wrong) > 0.95
     chosen = volmin.audit(mislabelled.labels, probs=mislabelled.probs, reading="class_dependent", random_state=0)
     assert np.array_equal(chosen.quality, audited.quality)

@@ -205,7 +205,7 @@ def audit(
         histories=judged.histories,
         provenance=provenance,
     )
-    if progress is not None and features is not None:
+    if progress is not None and columns:
         progress("examining columns", 0, 1)
     about = about_data(given.classes[given.codes], features, copies)
     return replace(found, findings=(*notes, *about, *find(found, [first for first, _ in rates])))

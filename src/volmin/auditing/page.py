@@ -56,6 +56,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         fdr=fdr,
         flagged=len(rows),
         expected_correct=float(result.quality[rows].sum()),
+        most_correct=result.most_correct(rows) * len(rows),
         rows=listed.tolist(),
         random=len(sampled),
         is_flagged=np.isin(listed, rows).tolist(),

@@ -202,7 +202,8 @@ def _flagged(result: AuditResult, fdr: float | None) -> str:
                 " rightly carry either label."
             )
         return f"{flagged}; what share of them is correct cannot be known from the labels alone."
-    correct = f"{flagged}; about {result.quality[rows].mean():.0%} of them are expected to be correct"
+    expected = f"about {result.quality[rows].mean():.0%} of them (at most {result.most_correct(rows):.0%})"
+    correct = f"{flagged}; {expected} are expected to be correct"
     return f"{correct}{f' ({limit})' if limit else ''}."
 
 

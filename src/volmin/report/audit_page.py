@@ -97,6 +97,8 @@ class AuditPage:
     flagged: int
     expected_correct: float
     """Expected number of correct labels among the flagged."""
+    most_correct: float
+    """Upper bound of that number."""
     rows: Sequence[int]
     """Row numbers on the page: rows drawn at random, then the other flagged ones. The next fields are parallel."""
     random: int
