@@ -236,7 +236,7 @@ def test_progress_is_reported_per_fold(capsys):
     volmin.audit(
         labels, features=x, model="logistic", folds=3, random_state=0, progress=lambda *call: calls.append(call)
     )
-    assert calls == [("cross-fitting", done, 3) for done in range(4)]
+    assert calls == [*(("cross-fitting", done, 3) for done in range(4)), ("estimating the noise", 0, 1)]
     assert capsys.readouterr().err == ""
     volmin.audit(labels, features=x, model="logistic", folds=3, random_state=0, verbose=True)
     assert capsys.readouterr().err == "cross-fitting  3/3  0 s left\n"
