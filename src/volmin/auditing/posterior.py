@@ -27,8 +27,8 @@ SHIFTS = np.linspace(-4, 4, 33)
 
 MOST_INDEPENDENT = 30
 CORRELATION = 0.5
-"""Set on simulated and human label sets whose true labels are known, so that 95 % intervals after the 50 to 300 most
-suspicious rows covered in at least 95 % of them; decisions in full and a common shift covered in two thirds."""
+"""Set on 22 audits of simulated and human labels whose true labels are known. There, 95 % intervals after the 50 to 300
+most suspicious rows contained the true noise rate in 21 or 22; with all decisions and a common shift, in as few as 15."""
 
 MOST_ROWS = 4000
 """Number of rows over which a rate is averaged."""
