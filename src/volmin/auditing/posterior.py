@@ -28,7 +28,7 @@ SHIFTS = np.linspace(-4, 4, 33)
 MOST_INDEPENDENT = 30
 CORRELATION = 0.5
 """Set on 22 audits of simulated and human labels whose true labels are known. There, 95 % intervals after the 50 to 300
-most suspicious rows contained the true noise rate in 21 or 22; with all decisions and a common shift, in as few as 15."""
+most suspicious rows contained the true noise rate in 21 or 22; with all decisions and a common shift, in 15 to 20."""
 
 MOST_ROWS = 4000
 """Number of rows over which a rate is averaged."""
