@@ -189,7 +189,8 @@ def test_loader_for_another_number_of_devices_is_rejected():
     with pytest.raises(InputError, match="sampler is for 3 devices, but there are 2"):
         IterableLoader(DataLoader(data, sampler=sampler), None, 2)
     with pytest.raises(InputError, match="1 batches, too few for 2 devices"):
-        IterableLoader(pairs(4), None, 2)
+        _ = IterableLoader(pairs(4), None, 2).epoch_batches
+    assert len(list(adapted(pairs(4), 2))) == 1, "validation data may be a single batch"
 
 
 def test_tensor_loader_beside_a_split_function():

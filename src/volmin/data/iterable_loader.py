@@ -38,12 +38,17 @@ class IterableLoader:
         self.replicas = _replicas(batches)
         if self.replicas not in (None, world_size):
             raise InputError(f"The loader's sampler is for {self.replicas} devices, but there are {world_size}.")
-        self.epoch_batches = len(batches) if self.replicas else len(batches) // world_size
-        if not self.epoch_batches and len(batches):
-            raise InputError(f"The loader has {len(batches)} batches, too few for {world_size} devices.")
+        self.world_size, self.length = world_size, len(batches)
 
     def __len__(self) -> int:
         return len(self._whole())
+
+    @property
+    def epoch_batches(self) -> int:
+        count = self.length if self.replicas else self.length // self.world_size
+        if self.length and not count:  # validation data may be a single batch: every device evaluates all of it
+            raise InputError(f"The loader has {self.length} batches, too few for {self.world_size} devices.")
+        return count
 
     def __iter__(self) -> Iterator[Batch]:
         return map(self._batch, self._whole())
