@@ -24,6 +24,7 @@ from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
 
 sys.path.append(str(Path(__file__).parents[1]))  # benchmarks/ and torture/ are not part of the package
+from benchmarks.crowds import record as crowds
 from benchmarks.real_labels import record as real_labels
 from torture import record
 
@@ -66,7 +67,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replace the comments that stand for recorded tables and for the public names of a module."""
-    for make in (_tables, _recipe, _speed, _shared_training, _real_labels, _torture, _names):
+    for make in (_tables, _recipe, _speed, _shared_training, _real_labels, _crowds, _torture, _names):
         mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
             markdown = markdown.replace(mark, make())
@@ -138,6 +139,10 @@ def _figures(recorded: Mapping[str, float]) -> str:
 
 def _real_labels() -> str:
     return real_labels.markdown(read_json(RESULTS / "real-labels.json"))
+
+
+def _crowds() -> str:
+    return crowds.markdown(read_json(RESULTS / "crowds.json"))
 
 
 def _recipe() -> str:

@@ -47,6 +47,8 @@ def aggregates(crowd: Crowd, seed: int) -> Iterator[tuple[str, Aggregate]]:
     for name, tool in TOOLS.items():
         if tool is _without_volume and crowd.T is None:
             continue  # measured by the error of T
+        if tool is _crowdlab and (crowd.answers >= 0).sum(axis=1).max() <= 1:
+            continue  # refuses items with one answer
         start = time.perf_counter()
         try:
             found = tool(crowd, seed)
