@@ -1,4 +1,4 @@
-"""Text for people: durations, and text that is safe to print on a terminal."""
+"""Text for people: durations, shares and counts, and text that is safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -16,3 +16,13 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in per cent: 8.3%."""
+    return f"{share:.{digits}%}"
+
+
+def count(number: float) -> str:
+    """A number of things, rounded, with thousands separators: 1,797."""
+    return f"{number:,.0f}"

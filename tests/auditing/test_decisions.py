@@ -32,6 +32,16 @@ def test_suggested_label_is_used_without_a_label_column():
     assert volmin.apply_decisions([3, 7], pd.DataFrame(frame.to_dict(as_series=False))).labels.tolist() == [3, 3]
 
 
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [(["flagged", "flagged"], "flagged"), (["random", "flagged"], "random"), (["flagged", ""], None)],
+)
+def test_sample_is_that_of_the_decided_rows(samples, expected):
+    frame = pl.DataFrame({"row": [0, 1], "given": ["a", "b"], "suggested": ["b", "a"], "decision": ["wrong", "right"]})
+    assert volmin.apply_decisions(["a", "b"], frame.with_columns(sample=pl.Series(samples))).sample == expected
+    assert volmin.apply_decisions(["a", "b"], frame).sample is None
+
+
 def test_malformed_csv_is_rejected(tmp_path):
     path = decisions(tmp_path, '1,b,a,0."99,wrong,a')
     with pytest.raises(DataError, match=r"decisions.csv cannot be read: CSV malformed"):

@@ -205,8 +205,8 @@ def test_interval_of_correct_labels_has_a_width():
 def test_report_shows_the_range(found, tmp_path):
     found.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    low, high = (f"{100 * rate:.1f} %" for rate in found.noise_range)
-    assert f"between the readings: {low} to {high}" in page
+    low, high = (f"{rate:.1%}" for rate in found.noise_range)
+    assert f"<dd>{low} to {high}<small>between the readings of hard examples" in page
     assert "range between the readings" in page
     assert "T is identified" not in page
     assert "expected to be correct" not in page

@@ -21,7 +21,7 @@ from volmin._typing import Array, Labels, Mask, Numbers
 from volmin.auditing import storage, text
 from volmin.auditing.arguments import check_rows, check_settings, check_source, refuse_single_label_arguments
 from volmin.auditing.crowd import audit_crowd
-from volmin.auditing.features import encode_features
+from volmin.auditing.features import embed, encode_features
 from volmin.auditing.findings import Finding, about_data, find, in_sample
 from volmin.auditing.inference import Inference, infer, noise_rates
 from volmin.auditing.judges import given_judgement, judge, resolve_models
@@ -163,6 +163,7 @@ def audit(
     codes = np.searchsorted(common, given.codes[audited])
     notes: list[Finding] = []
     copies = 0.0
+    embedding: tuple[Labels, Array] | None = None
     columns: Sequence[Mapping[str, Any]] = ()
     progress = PlainProgress() if verbose and progress is None else progress
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
@@ -183,6 +184,8 @@ def audit(
             )
             flat = np.ascontiguousarray(x).reshape(len(x), -1)
             copies = float((first_copies(flat) != np.arange(len(x))).mean())
+            rows, points = embed(flat, seed)
+            embedding = np.flatnonzero(audited)[rows], points
         if progress is not None:
             progress("estimating the noise", 0, 1)
         inference = infer(judged.probs, codes, level=level, random_state=seed)
@@ -203,6 +206,7 @@ def audit(
         judges=judged.judges,
         repeated_rates=np.array(rates).reshape(-1, 2) * audited.mean(),
         histories=judged.histories,
+        embedding=embedding,
         provenance=provenance,
     )
     if progress is not None and columns:

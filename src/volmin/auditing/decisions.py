@@ -29,6 +29,7 @@ class Corrected:
         counts: Number of rows by decision.
         decided: (N,) whether the row was called wrong or right.
         drawn: (N,) whether the row was decided as one of a random sample.
+        flagged: (N,) whether the row was decided as one of the most suspicious.
     """
 
     labels: AnyArray
@@ -37,6 +38,7 @@ class Corrected:
     counts: dict[str, int]
     decided: Mask
     drawn: Mask
+    flagged: Mask
 
     @property
     def known(self) -> list[Any]:
@@ -48,9 +50,11 @@ class Corrected:
         return [label if row else None for label, row in zip(self.labels.tolist(), rows, strict=True)]
 
     @property
-    def sample(self) -> Literal["random"] | None:
+    def sample(self) -> Literal["random", "flagged"] | None:
         """How the rows of ``known`` were drawn, where the decisions say so."""
-        return "random" if (self.decided & self.drawn).any() else None
+        if (self.decided & self.drawn).any():
+            return "random"
+        return "flagged" if self.decided.any() and self.flagged[self.decided].all() else None
 
 
 def apply_decisions(labels: Any, decisions: Any) -> Corrected:
@@ -72,7 +76,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
     # Labels in the file are escaped for spreadsheet programs.
     named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
     codes = known.codes.copy()
-    decided, drawn = np.zeros((2, len(codes)), dtype=bool)
+    decided, drawn, flagged = np.zeros((3, len(codes)), dtype=bool)
     counts: dict[str, int] = dict.fromkeys(DECISIONS, 0)
     for record in frame.with_columns(pl.all().cast(pl.String).fill_null("")).iter_rows(named=True):
         decision = record["decision"].strip().lower()
@@ -90,13 +94,14 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
         counts[decision] += 1
         decided[row] = decision != "unsure"
         drawn[row] = record.get("sample") == "random"
+        flagged[row] = record.get("sample") == "flagged"
         if decision == "wrong":
             codes[row] = _new_code(record.get("label") or record["suggested"], named, row, name)
     changed = np.flatnonzero(codes != known.codes)
     _, first = np.unique(known.codes, return_index=True)
     donors = np.arange(len(codes))
     donors[changed] = first[codes[changed]]
-    return Corrected(known.classes[codes], changed, donors, counts, decided, drawn)
+    return Corrected(known.classes[codes], changed, donors, counts, decided, drawn, flagged)
 
 
 def _read(path: Path) -> pl.DataFrame:

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from sklearn.utils.extmath import randomized_svd
 
-from volmin._typing import AnyArray
+from volmin._typing import AnyArray, Array, Labels
 from volmin.data.tables import TableEncoder, as_frame
 from volmin.exceptions import ColumnWarning, InputError
 from volmin.progress import Progress
+
+MOST_EMBEDDED = 2000
+"""Number of rows on the map of the report."""
 
 MOST_NAMED = 10
 """Number of columns that the warning names."""
@@ -65,3 +69,22 @@ def encode_features(
         warnings.warn(f"Columns left out of the features: {named}{more}.", ColumnWarning, stacklevel=3)
     uses = tuple(asdict(use) for use in encoder.uses)
     return Features(encoder.transform(frame, progress), uses)
+
+
+def embed(x: AnyArray, random_state: int) -> tuple[Labels, Array]:
+    """Rows drawn at random, and their positions by the first two principal components of the features.
+
+    Args:
+        x: (N, F) finite features.
+        random_state: Random seed of the draw.
+    """
+    rows = np.sort(np.random.default_rng(random_state).permutation(len(x))[:MOST_EMBEDDED])
+    chosen = x[rows].astype(np.float64)
+    chosen -= chosen.mean(axis=0)
+    # Pareto scaling: features of large numbers must not decide alone, and rare ones must not decide at all.
+    spread = chosen.std(axis=0)
+    chosen /= np.sqrt(np.where(spread > 0, spread, 1))
+    left, values, _ = randomized_svd(chosen, n_components=min(2, *chosen.shape), random_state=random_state)
+    points = np.zeros((len(rows), 2))
+    points[:, : len(values)] = left * values
+    return rows, points.round(3)

@@ -12,12 +12,14 @@ from volmin._typing import Labels
 from volmin.auditing import text
 from volmin.auditing.evidence import with_words_against
 from volmin.auditing.result import AuditResult
+from volmin.auditing.review import review_model
 from volmin.data.tables import as_frame
 from volmin.exceptions import InputError
 from volmin.report import AuditPage, ClassNoise, Confusion, write_audit_report
 from volmin.report.examples import Examples, image_examples, no_examples, table_examples
+from volmin.report.row_map import Embedding
 
-MOST_CONFUSIONS = 12
+MOST_CONFUSIONS = 100
 
 RANDOM_ROWS = 100
 """Number of rows drawn at random, whose decisions tell the share of wrong labels."""
@@ -38,17 +40,18 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         title=result.provenance.get("title", "Label audit"),
         headline=text.headline(result),
         identifiability=text.identifiability(result),
+        caution=f"{text.identifiability(result).split('. ')[0].rstrip('.')}.",
         identified=result.identified,
         class_dependent=result.class_dependent,
         expected_correct_stated=text.states_expected_correct(result),
         notes=_notes(result),
+        judges=text.judges(result) if result.judges else "",
         check=result.provenance.get("known", ""),
         classes=[str(name) for name in result.classes],
         num_rows=len(result),
         noise_rate=result.noise_rate,
         noise_bounds=(low, high),
         level=None if intervals is None else intervals.level,
-        scatter_index=None if result.scatter is None else result.scatter.index,
         T=result.transition,
         bounds=None if intervals is None else (intervals.transition.low, intervals.transition.high),
         class_noise=_class_noise(result),
@@ -66,6 +69,8 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         suggested=result.suggested_codes[listed].tolist(),
         wrong=[round(float(value), 4) for value in 1 - result.quality[listed]],
         examples=shown,
+        review=review_model(result, listed, len(sampled)),
+        embedding=_embedding(result, listed),
         histories=result.histories,
         provenance=result.provenance,
     )
@@ -80,9 +85,16 @@ def _ranks(rows: Labels, listed: Labels) -> Labels:
 
 
 def _notes(result: AuditResult) -> list[str]:
-    """What limits trust in the estimates, and the models that were used."""
-    notes = [f"{finding.code}: {finding.text}" for finding in result.findings]
-    return notes + ([text.judges(result)] if result.judges else [])
+    """What limits trust in the estimates."""
+    return [f"{finding.code}: {finding.text}" for finding in result.findings]
+
+
+def _embedding(result: AuditResult, listed: Labels) -> Embedding | None:
+    if result.embedding is None:
+        return None
+    rows, points = result.embedding
+    place = {row: position for position, row in enumerate(listed.tolist())}
+    return Embedding(rows.tolist(), points, 1 - result.quality[rows], [place.get(row) for row in rows.tolist()])
 
 
 def _class_noise(result: AuditResult) -> list[ClassNoise]:
@@ -109,7 +121,8 @@ def shown_examples(examples: Any, rows: Labels, count: int) -> Examples:
     """What a page shows of some rows of a table or of images with ``count`` rows."""
     if examples is None:
         return no_examples(len(rows))
-    frame = as_frame(examples)
+    paths = isinstance(examples, Sequence) and all(isinstance(path, Path) for path in examples)
+    frame = None if paths else as_frame(examples)
     found = len(examples) if frame is None else frame.height
     if found != count:
         raise InputError(f"examples must hold one entry per label: {count}, not {found}.")

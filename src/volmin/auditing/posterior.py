@@ -61,9 +61,7 @@ class ReadingPosterior:
         if not random:
             evidence *= min(1.0, MOST_INDEPENDENT / len(signs))
         posterior = _normalised(np.exp(evidence - SHIFTS**2 / 2 - (evidence - SHIFTS**2 / 2).max()))
-        spread = np.sqrt(1 - CORRELATION**2)
-        kernel = np.exp(-(((SHIFTS[:, None] - CORRELATION * SHIFTS) / spread) ** 2) / 2)
-        transferred = _normalised(posterior @ (kernel / kernel.sum(axis=0)).T)
+        transferred = _normalised(posterior @ transfer())
         return cls(wrong, known, decided_wrong, transferred, posterior.sum(axis=1))
 
     def wrong_share(self, rows: Labels, level: float) -> tuple[float, float, float]:
@@ -78,15 +76,30 @@ class ReadingPosterior:
         others = rows[~decided]
         if not len(others):
             return float(certain), float(certain), float(certain)
-        odds = _log_odds(self.wrong[others[:: -(-len(others) // MOST_ROWS)]])
-        means = np.stack([expit(line + SHIFTS[:, None]).mean(axis=1) for line in odds])
-        rates = certain + len(others) / len(rows) * means
+        rates = certain + len(others) / len(rows) * shares_by_shift(self.wrong[others])
         low, high = _quantiles(rates, self.probabilities, level)
         return float((rates * self.probabilities).sum()), low, high
 
     def weight(self, level: float) -> tuple[float, float, float]:
         """Mean and interval of the weight of the one-right-label reading."""
         return float(WEIGHTS @ self.of_weights), *_quantiles(WEIGHTS, self.of_weights, level)
+
+
+def transfer() -> Array:
+    """(B, B) probabilities of the shift of the other rows, for each shift of the decided ones (a row each)."""
+    spread = np.sqrt(1 - CORRELATION**2)
+    kernel = np.exp(-(((SHIFTS - CORRELATION * SHIFTS[:, None]) / spread) ** 2) / 2)
+    return kernel / kernel.sum(axis=1, keepdims=True)
+
+
+def shares_by_shift(wrong: Array) -> Array:
+    """(W, B) shares of wrong labels for each weight and shift, over at most ``MOST_ROWS`` of the rows.
+
+    Args:
+        wrong: (n, 2) probabilities that the labels are wrong under the two readings.
+    """
+    odds = _log_odds(wrong[:: -(-len(wrong) // MOST_ROWS)])
+    return np.stack([expit(line + SHIFTS[:, None]).mean(axis=1) for line in odds])
 
 
 def _log_odds(wrong: Array) -> Array:

@@ -52,6 +52,8 @@ class AuditResult:
         findings: Named reasons why the statements can be trusted less, and what to do about them.
         repeated_rates: (R, 2) noise rates under the two readings for each repetition of the cross-fitting.
         histories: Records of a network per epoch, for each fold.
+        embedding: (n,) rows drawn at random and their (n, 2) positions by the first two principal components of the
+            features; None without features.
         provenance: How the result was computed: model, folds, seed, versions.
     """
 
@@ -74,6 +76,7 @@ class AuditResult:
     findings: Sequence[Finding] = ()
     repeated_rates: Array = field(default_factory=lambda: np.empty((0, 2)))
     histories: Sequence[Sequence[dict[str, Any]]] = ()
+    embedding: tuple[Labels, Array] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from volmin._typing import Array
+from volmin._typing import Array, Labels
 from volmin.auditing import text
 from volmin.auditing.findings import Finding
 from volmin.auditing.judges import Judge
@@ -99,6 +99,7 @@ def _fields(content: dict[str, Any], labels: pl.DataFrame) -> dict[str, Any]:
         **_reading_fields(content, labels, count),
         **_judge_fields(content),
         "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
+        "embedding": _embedding_from(content.get("embedding"), labels.height),
         "provenance": dict(content["provenance"]),
     }
 
@@ -150,6 +151,14 @@ def _judge_fields(content: dict[str, Any]) -> dict[str, Any]:
         "findings": [Finding(str(entry["code"]), str(entry["text"])) for entry in content["findings"]],
         "repeated_rates": rates,
     }
+
+
+def _embedding_from(content: Any, height: int) -> tuple[Labels, Array] | None:
+    """Rows and their positions; None for an audit without features, or of an earlier version."""
+    if content is None:
+        return None
+    rows, points = content
+    return np.array(_places(rows, height), dtype=np.int64), _numbers(points, len(rows), 2)
 
 
 def _numbers(value: Any, *shape: int) -> Array:
@@ -208,6 +217,7 @@ def _content(result: AuditResult, fdr: float | None) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in result.findings],
         "repeated_rates": result.repeated_rates.tolist(),
         "histories": [list(history) for history in result.histories],
+        "embedding": None if result.embedding is None else [part.tolist() for part in result.embedding],
         "provenance": result.provenance,
     }
 

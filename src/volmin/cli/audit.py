@@ -237,7 +237,7 @@ def _load(
         root = path if path.is_dir() else path.parent
         names = [str(file.relative_to(root)) for file in found.paths]
         known = None if found.clean is None else found.clean.to_numpy()
-        return AuditInput(path, found.labels, found.x, found.x.numpy(), names, clean=known)
+        return AuditInput(path, found.labels, found.x, found.paths, names, clean=known)
     table = labelled_table(path, label, [*ignore, *([clean] if clean else [])])
     unlabelled = table.frame.height - len(table)
     whole = table.frame[table.rows.tolist()] if unlabelled else table.frame

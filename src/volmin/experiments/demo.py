@@ -42,7 +42,7 @@ class Demo:
         """Write ``report.html`` and ``demo.json``, and return the path of the report."""
         report = out / "report.html"
         page = RunPage(
-            title="35 % of the labels were wrong",
+            title="35% of the labels were wrong",
             dataset="Handwritten digits",
             noise=NOISE,
             classes=self.dataset.classes,

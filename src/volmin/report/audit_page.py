@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from markupsafe import Markup
-from PIL import Image
 
 from volmin._typing import Array
 from volmin.io.atomic import write_text
 from volmin.report.examples import Examples
 from volmin.report.figures import fold_curves
-from volmin.report.page import TEMPLATES
-
-MOST_TABLE_CLASSES = 30
-"""With more classes, T is drawn as an image: an HTML table of so many cells is too slow in a browser."""
+from volmin.report.page import TEMPLATES, Script, zoomable_matrix
+from volmin.report.row_map import Embedding, row_map
 
 MOST_CLASS_LINES = 25
 """Number of classes that the table of noise rates shows; the others are folded away."""
+
+MOST_CONFUSION_LINES = 12
+"""Number of confusions that are listed; the others are folded away."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +67,16 @@ class AuditPage:
     headline: str
     identifiability: str
     """Whether the data determine T, in words."""
+    caution: str
+    """The same in one sentence, for the top of the page; shown where T is not identified."""
     identified: bool
     class_dependent: bool
     """Whether the estimates follow the class-dependent reading of hard examples."""
     expected_correct_stated: bool
     """Whether ``expected_correct`` can be stated; it cannot where the readings differ or T is not identified."""
     notes: Sequence[str]
+    judges: str
+    """The models that were used, in words; empty for given probabilities."""
     check: str
     """Comparison with known true labels, in words; empty without any."""
     classes: Sequence[str]
@@ -87,7 +85,6 @@ class AuditPage:
     noise_bounds: tuple[float, float]
     """Interval of the noise rate, its bracket where T is not identified, or its range between the readings."""
     level: float | None
-    scatter_index: float | None
     T: Array
     bounds: tuple[Array, Array] | None
     """Lower and upper bounds of the entries of T, where T is identified."""
@@ -113,26 +110,37 @@ class AuditPage:
     wrong: Sequence[float]
     """Probabilities that the labels are wrong."""
     examples: Examples
+    review: Mapping[str, Any]
+    """What the script needs to compute the noise rate after decisions."""
+    embedding: Embedding | None
+    """Positions of some rows on the map, where features are known."""
     histories: Sequence[Sequence[Mapping[str, Any]]]
     provenance: Mapping[str, Any]
 
 
 def write_audit_report(path: Path, page: AuditPage) -> None:
     """Write the page to ``path``."""
-    script = files("volmin.report").joinpath("templates/audit.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    zoomable = zoomable_matrix(page.T, page.classes)
+    scripts = ["rate.js", "review.js", *(["matrix.js"] if zoomable else [])]
     html = TEMPLATES.get_template("audit.html").render(
         page=page,
         first_classes=page.class_noise[:MOST_CLASS_LINES],
         other_classes=page.class_noise[MOST_CLASS_LINES:],
-        heat_map_image=None if len(page.classes) <= MOST_TABLE_CLASSES else _heat_map_image(page.T),
+        first_confusions=page.confusions[:MOST_CONFUSION_LINES],
+        other_confusions=page.confusions[MOST_CONFUSION_LINES:],
+        scale=_scale([page.noise_bounds[1], *(line.high for line in page.class_noise if line.audited)]),
+        zoomable=zoomable,
+        map=None if page.embedding is None else row_map(page.embedding),
         curves=fold_curves(page.histories) if page.histories else None,
         data=_data(page),
-        # The policy allows this script only, so that no label or cell can run as code.
-        script=Markup(script),
-        script_policy=f"'sha256-{digest}'",
+        scripts=[Script.of(name) for name in scripts],
     )
     write_text(path, html)
+
+
+def _scale(shares: Sequence[float]) -> float:
+    """The right end of the bars: a round number not below the largest share."""
+    return next((end for end in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8) if end >= max(shares)), 1.0)
 
 
 def _data(page: AuditPage) -> dict[str, Any]:
@@ -150,16 +158,7 @@ def _data(page: AuditPage) -> dict[str, Any]:
         "wrong": list(page.wrong),
         "cells": [list(cells) for cells in page.examples.cells],
         "images": list(page.examples.images),
+        "tiny": page.examples.small,
+        "review": dict(page.review),
         "key": hashlib.sha256(repr((page.title, page.rows, page.wrong)).encode()).hexdigest()[:16],
     }
-
-
-def _heat_map_image(T: Array) -> str:
-    """T as an image with one pixel per entry, more opaque for larger entries; a data URI."""
-    pixels = np.zeros((*T.shape, 4), np.uint8)
-    pixels[..., :3] = (60, 120, 245)
-    # The square root makes small entries visible.
-    pixels[..., 3] = np.round(255 * np.sqrt(T))
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="png", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,4 +1,4 @@
-"""What a page shows of the flagged rows: thumbnails or table cells, limited in number and size."""
+"""What a page shows of the flagged rows: images or table cells, limited in number and size."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from PIL import Image
+from PIL import Image, ImageOps
 
 from volmin._typing import AnyArray, Labels
 
 MOST_ROWS = 2000
 MOST_IMAGES = 700
-MOST_IMAGE_BYTES = 4_000_000
+MOST_BYTES = 7_000_000
+"""Size of all images, or of the text of all cells."""
 MOST_COLUMNS = 12
-LONGEST_CELL = 120
-THUMBNAIL = 96
+LONGEST_CELL = 600
+LONGEST_SIDE = 320
 """Longest side of an embedded image, in pixels."""
+SMALL_SIDE = 64
+"""Images of at most this size are enlarged with sharp pixels."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,14 @@ class Examples:
         cells: Texts of each row, one per column.
         images: Data URI of each row.
         omitted_columns: Number of columns of the table that are not shown.
+        small: Whether the images are so small that their pixels should stay sharp when they are enlarged.
     """
 
     columns: Sequence[str] = ()
     cells: Sequence[Sequence[str]] = ()
     images: Sequence[str] = ()
     omitted_columns: int = 0
+    small: bool = False
 
     def __len__(self) -> int:
         return max(len(self.cells), len(self.images))
@@ -51,27 +57,53 @@ def no_examples(count: int) -> Examples:
 def table_examples(frame: pl.DataFrame, rows: Labels) -> Examples:
     """The first columns of the first ``MOST_ROWS`` of ``rows``, with long cells shortened."""
     columns = frame.columns[:MOST_COLUMNS]
-    shown = frame[rows[:MOST_ROWS].tolist(), columns] if columns else frame[:0]
-    cells = [[_cell(value) for value in record] for record in shown.iter_rows()] or [()] * min(len(rows), MOST_ROWS)
+    if not columns:
+        return no_examples(len(rows))
+    cells, size = [], 0
+    for record in frame[rows[:MOST_ROWS].tolist(), columns].iter_rows():
+        shown = [_cell(value) for value in record]
+        size += sum(map(len, shown))
+        if size > MOST_BYTES:
+            break
+        cells.append(shown)
     return Examples(columns, cells, omitted_columns=frame.width - len(columns))
 
 
-def image_examples(pixels: Any, rows: Labels) -> Examples:
-    """Thumbnails of the first ``rows``, up to the limits; ``pixels`` is (N, channels, height, width) of bytes."""
-    images, size = [], 0
+def image_examples(pictures: Any, rows: Labels) -> Examples:
+    """The first ``rows``, up to the limits.
+
+    Args:
+        pictures: (N, channels, height, width) bytes, or a sequence of the paths of N image files.
+        rows: Rows to show.
+    """
+    images, size, small = [], 0, True
     for row in rows[:MOST_IMAGES]:
-        uri = data_uri(np.asarray(pixels[int(row)]))
+        picture = pictures[int(row)]
+        image = upright_image(picture) if isinstance(picture, Path) else image_of(np.asarray(picture))
+        small &= max(image.size) <= SMALL_SIDE
+        uri = data_uri(image)
         size += len(uri)
-        if size > MOST_IMAGE_BYTES:
+        if size > MOST_BYTES:
             break
         images.append(uri)
-    return Examples(images=images)
+    return Examples(images=images, small=small)
 
 
-def data_uri(pixels: AnyArray) -> str:
-    """A (channels, height, width) image as a data URI, WebP or PNG, whichever is smaller."""
-    image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
-    image.thumbnail((THUMBNAIL, THUMBNAIL))
+def upright_image(path: Path) -> Image.Image:
+    """The image in a file in its own shape, without transparency, at most ``LONGEST_SIDE`` long."""
+    with Image.open(path) as file:
+        file.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG decoder gives smaller images faster
+        return ImageOps.exif_transpose(file).convert("L" if file.mode in ("1", "L") else "RGB")
+
+
+def image_of(pixels: AnyArray) -> Image.Image:
+    """A (channels, height, width) array of bytes as an image."""
+    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
+
+
+def data_uri(image: Image.Image) -> str:
+    """An image as a data URI, WebP or PNG, whichever is smaller."""
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     encodings = {}
     for kind, settings in (("png", {"optimize": True}), ("webp", {"quality": 80})):
         buffer = io.BytesIO()

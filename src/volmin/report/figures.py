@@ -14,11 +14,13 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from volmin.io.atomic import replace_file
 
 COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d", "#b45309", "#64748b")
+FEW_EPOCHS = 15
+"""Curves of at most so many epochs have a marker at each."""
 _INK = "#010203"
 """Unique colour that ``svg`` replaces by the text colour of the page."""
 
@@ -45,6 +47,8 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], select
         for colour, (name, history) in zip(COLOURS, histories.items(), strict=False):
             for axes, key in ((accuracy, "accuracy"), (error, "transition_error")):
                 _curve(axes, history, key, name, selected[name], colour)
+        for axes in (accuracy, error):
+            _whole_epochs(axes)
         accuracy.set(title="Test accuracy on clean labels", xlabel="epoch", ylim=(None, 1.0))
         accuracy.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         error.set(title="Error of the estimated T", xlabel="epoch", ylim=(0, None))
@@ -69,9 +73,10 @@ def curve_panels(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], 
                 length = min(map(len, curves))
                 values = np.array([curve[:length] for curve in curves])
                 mean, std, epochs = values.mean(0), values.std(0), np.arange(1, length + 1)
-                axes.plot(epochs, mean, color=colours[name], label=name, linewidth=1.8)
+                axes.plot(epochs, mean, color=colours[name], label=name, linewidth=1.8, **_markers(length))
                 axes.fill_between(epochs, mean - std, mean + std, color=colours[name], alpha=0.2, linewidth=0)
             axes.set(title=title, xlabel="epoch")
+            _whole_epochs(axes)
             if metric == "accuracy":
                 axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             else:
@@ -105,7 +110,8 @@ def fold_curves(histories: Sequence[Sequence[Mapping[str, Any]]]) -> Markup:
                 axes.plot(range(1, len(line) + 1), line, color=colour, alpha=0.25, linewidth=1)
             shared = min(map(len, lines))
             means = [sum(line[epoch] for line in lines) / len(lines) for epoch in range(shared)]
-            axes.plot(range(1, shared + 1), means, color=colour, label=name, linewidth=2)
+            axes.plot(range(1, shared + 1), means, color=colour, label=name, linewidth=2, **_markers(shared))
+        _whole_epochs(axes)
         axes.set(xlabel="epoch", ylabel="loss")
         axes.legend(frameon=False)
         return svg(figure)
@@ -114,14 +120,27 @@ def fold_curves(histories: Sequence[Sequence[Mapping[str, Any]]]) -> Markup:
 _LOSSES = {"train_loss": "training labels", "val_loss": "held-out noisy labels"}
 
 
+def _markers(epochs: int) -> dict[str, Any]:
+    """A marker at each of a few epochs: a single one would otherwise leave no line at all."""
+    return {"marker": "o", "markersize": 3.5} if epochs <= FEW_EPOCHS else {}
+
+
+def _whole_epochs(axes: Axes) -> None:
+    """Ticks at whole numbers of epochs."""
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    low, high = axes.get_xlim()
+    if high - low < 1:
+        axes.set_xlim(low - 0.5, high + 0.5)
+
+
 def _curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, name: str, selected: int, colour: str) -> None:
     points = [(record["epoch"], record[key]) for record in history if record.get(key) is not None]
     if not points:
         return
     epochs, values = zip(*points, strict=True)
-    axes.plot(epochs, values, color=colour, label=name, linewidth=1.8)
+    axes.plot(epochs, values, color=colour, label=name, linewidth=1.8, **_markers(len(epochs)))
     marked = [(epoch, value) for epoch, value in points if epoch == selected]
-    axes.plot(*zip(*marked, strict=True), "o", color=colour, markersize=7)
+    axes.plot(*zip(*marked, strict=True), "o", color=colour, markersize=8)
 
 
 def svg(figure: Figure) -> Markup:

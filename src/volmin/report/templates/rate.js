@@ -1,0 +1,86 @@
+"use strict";
+// The interval of the noise rate after decisions, as volmin.auditing.check computes it.
+const noiseRateAfter = (() => {
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const covariance = (x, y) => {
+    const a = mean(x), b = mean(y);
+    return x.reduce((sum, value, k) => sum + (value - a) * (y[k] - b), 0) / (x.length - 1);
+  };
+  const logExpit = (x) => x < 0 ? x - Math.log1p(Math.exp(x)) : -Math.log1p(Math.exp(-x));
+
+  // P(X <= count) of a binomial variable.
+  function atMost(count, total, share) {
+    let probability = 0, logChoose = 0;
+    for (let k = 0; k <= count; k += 1) {
+      probability += Math.exp(logChoose + k * Math.log(share) + (total - k) * Math.log1p(-share));
+      logChoose += Math.log((total - k) / (k + 1));
+    }
+    return probability;
+  }
+
+  // The share at which a decreasing function falls below the tail.
+  function solve(decreasing, tail) {
+    let low = 0, high = 1;
+    for (let step = 0; step < 60; step += 1) {
+      const middle = (low + high) / 2;
+      if (decreasing(middle) > tail) low = middle; else high = middle;
+    }
+    return (low + high) / 2;
+  }
+
+  // Clopper–Pearson.
+  function counted(count, total, level) {
+    const tail = (1 - level) / 2;
+    return [
+      count ? solve((share) => atMost(count - 1, total, share), 1 - tail) : 0,
+      count < total ? solve((share) => atMost(count, total, share), tail) : 1,
+    ];
+  }
+
+  // Prediction-powered inference for rows that were drawn at random.
+  function powered(model, predicted, wrong) {
+    const n = wrong.length, counts = wrong.reduce((sum, value) => sum + value, 0);
+    if (n < model.few || n === model.rows) return counted(counts, n, model.level);
+    const power = Math.min(Math.max(covariance(predicted, wrong) / Math.max(covariance(predicted, predicted), 1e-12), 0), 1);
+    const residuals = wrong.map((value, k) => value - power * predicted[k]);
+    const centre = mean(residuals), estimate = power * model.mean + centre;
+    const widened = [...residuals, centre + 1, centre - 1];
+    const reach = model.t[n - model.few] * Math.sqrt(covariance(widened, widened) * (1 - n / model.rows) / n);
+    return [Math.max(0, estimate - reach), Math.min(1, estimate + reach)];
+  }
+
+  // The posterior of the reading and of the shift after decisions about suspicious rows.
+  function modelled(model, places, wrong) {
+    const certain = wrong.reduce((sum, value) => sum + value, 0), others = model.rows - wrong.length;
+    if (!others) return [certain / model.rows, certain / model.rows];
+    const independent = Math.min(1, model.independent / wrong.length);
+    const found = model.weights.map((t) => {
+      const odds = places.map((place) => {
+        const [first, second] = model.wrong[place];
+        const share = Math.min(Math.max((1 - t) * first + t * second, .005), .995);
+        return Math.log(share / (1 - share));
+      });
+      return model.shifts.map((shift) => ({
+        evidence: independent * odds.reduce((sum, value, k) => sum + logExpit((wrong[k] ? 1 : -1) * (value + shift)), 0) - shift * shift / 2,
+        decided: odds.reduce((sum, value) => sum + Math.exp(logExpit(value + shift)), 0),
+      }));
+    });
+    const largest = Math.max(...found.flat().map(({ evidence }) => evidence));
+    const points = found.flatMap((line, t) => {
+      const posterior = line.map(({ evidence }) => Math.exp(evidence - largest));
+      return line.map(({ decided }, b) => ({
+        rate: (certain + Math.max(0, model.rows * model.shares[t][b] - decided)) / model.rows,
+        weight: posterior.reduce((sum, value, from) => sum + value * model.transfer[from][b], 0),
+      }));
+    });
+    const total = points.reduce((sum, { weight }) => sum + weight, 0);
+    points.sort((a, b) => a.rate - b.rate);
+    const [low, high] = [(1 - model.level) / 2, (1 + model.level) / 2].map((share) => {
+      let cumulated = 0;
+      return (points.find(({ weight }) => (cumulated += weight / total) >= share) || points[points.length - 1]).rate;
+    });
+    return [Math.max(0, low - model.error), Math.min(1, high + model.error)];
+  }
+
+  return (model, places, predicted, wrong, random) => random ? powered(model, predicted, wrong) : modelled(model, places, wrong);
+})();
