@@ -23,7 +23,9 @@ from volmin.io.atomic import read_json
 from volmin.report import simplex
 from volmin.report.figures import curve_panels, svg
 
-sys.path.append(str(Path(__file__).parents[1]))  # benchmarks/ and torture/ are not part of the package
+# benchmarks/, torture/ and the modules beside this one are not part of the package.
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+import methods_choice
 from benchmarks.crowds import record as crowds
 from benchmarks.real_labels import record as real_labels
 from torture import record
@@ -45,11 +47,10 @@ SPEED = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the pages of the methods under "Methods"."""
+    """List the pages of the methods, folded below "Methods"."""
     pages = [{name: f"methods/{name}.md"} for name in methods.names()]
-    config.nav = [
-        {"Methods": [{"Overview": "methods.md"}, *pages]} if "Methods" in item else item for item in config.nav
-    ]
+    nested = {"Methods": ["methods.md", {"All methods": pages}]}
+    config.nav = [nested if "Methods" in item else item for item in config.nav or []]
     return config
 
 
@@ -67,7 +68,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replace the comments that stand for recorded tables and for the public names of a module."""
-    for make in (_tables, _recipe, _speed, _shared_training, _real_labels, _crowds, _torture, _names):
+    makers = (_method_choice, _tables, _recipe, _speed, _shared_training, _real_labels, _crowds, _torture, _names)
+    for make in makers:
         mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
             markdown = markdown.replace(mark, make())
@@ -114,6 +116,12 @@ def _first_sentence(value: Any) -> str:
     """The first paragraph of a docstring, up to its first full stop."""
     paragraph = " ".join(inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].split())
     return paragraph.split(". ")[0].rstrip(".")
+
+
+def _method_choice() -> str:
+    return methods_choice.markdown(
+        read_records(RESULTS / "mnist-fast.jsonl"), read_json(RESULTS / "speed.json")["methods"]
+    )
 
 
 def _torture() -> str:

@@ -1,13 +1,18 @@
 """The code of the pages "What T tells you" runs as printed and gives what the text claims; the API is complete."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import volmin
+from volmin.experiments.records import read_records
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "questions"
@@ -50,13 +55,19 @@ def test_intervals_contain_the_estimate(names):
     assert names["bounds"].shape == (10, 2)
 
 
-def test_every_public_name_is_in_the_api_reference():
-    pytest.importorskip("mkdocs")
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def loaded(name):
+    """A module of the documentation, which is not a package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_is_in_the_api_reference():
+    pytest.importorskip("mkdocs")
+    generate = loaded("generate")
     text = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     documented = [value for module in generate.API.findall(text) for value in generate.public_objects(module).values()]
     assert [name for name, value in generate.public_objects("volmin").items() if value not in documented] == []
@@ -76,3 +87,59 @@ def test_architecture_page_lists_the_packages():
     packages = {path.parent.name for path in package.glob("*/__init__.py")}
     assert listed <= modules | packages
     assert packages <= listed
+
+
+def layers():
+    """The packages and modules of each layer, as import-linter holds them."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = (contract for contract in contracts if contract["type"] == "layers")
+    return [set(re.findall(r"volmin\.(\w+)", layer)) for layer in contract["layers"]]
+
+
+MINOR = {"lbfgs", "validation", "formatting", "progress", "exceptions"}
+
+
+def test_picture_of_the_layers_shows_every_layer():
+    picture = (ROOT / "docs" / "figures" / "layers.svg").read_text()
+    names = [set(re.findall(r"\w+", title)) for title in re.findall(r'font-weight="600"[^>]*>([^<]*)<', picture)]
+    shown = set.union(*names)
+    assert set.union(*layers()) - MINOR == shown
+    assert all(any(title <= layer for layer in layers()) for title in names)
+
+
+def test_contributing_lists_every_layer():
+    (layout,) = re.findall(r"```\n(cli/.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    for line, layer in zip(layout.splitlines(), layers(), strict=True):
+        assert set(re.findall(r"(\w+)(?:/|\.py)", line)) == layer - MINOR
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if f" {page}\n" not in navigation} == set()
+
+
+def test_chooser_names_the_best_recorded_method():
+    choice = loaded("methods_choice")
+    records = read_records(ROOT / "results" / "mnist-fast.jsonl")
+    found = choice.accuracies(records)
+    assert choice.best(found, "pair:0.45") == {"volminnet"}
+    lines = choice.markdown(records, {"forward": 1.3}).splitlines()
+    (line,) = (line for line in lines if line.startswith("| [`volminnet`]"))
+    assert f"| {np.mean(found['volminnet', 'pair:0.45']):.2%} (5) |" in line
+    assert "pair:0.45 |" in line.split("|")[-2] + "|"
+    (forward,) = (line for line in lines if line.startswith("| [`forward`]"))
+    assert "| 1.3 |" in forward
+
+
+@pytest.mark.cluster
+def test_site_loads_nothing_from_outside_and_publishes_no_scripts(tmp_path):
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    assert not list(tmp_path.rglob("*.py"))
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        tags = re.findall(r"<(?:script|img|iframe)[^>]*>|<link[^>]*(?:stylesheet|preconnect)[^>]*>", text)
+        assert [tag for tag in tags if "//" in tag] == [], page
+    assert "volminnet" in (tmp_path / "search" / "search_index.json").read_text()
