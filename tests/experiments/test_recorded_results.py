@@ -3,8 +3,11 @@
 from pathlib import Path
 from statistics import mean, stdev
 
+from benchmarks.real_labels.record import means
+
 from volmin.experiments import tables
 from volmin.experiments.records import read_records
+from volmin.io.atomic import read_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +48,20 @@ def test_readme_quotes_the_recorded_figures():
     (accuracy,), (seconds,), (error,) = (found("volminnet", figure, "cifar10") for figure in figures)
     assert f"one seed, {seconds / 60:.0f} minutes on two cores (`--preset fast`): {100 * accuracy:.2f} %" in text
     assert f"T error {error:.3f}." in text
+
+
+def test_readme_quotes_the_benchmark_of_real_labels():
+    rows = means(read_json(ROOT / "results" / "real-labels.json")["rows"])
+    real = [row for row in rows if not row["set"].startswith("made-") and "synthetic" not in row["set"]]
+    ours, theirs = (
+        {row["set"]: row["average_precision"] for row in real if row["tool"] == tool and row["auroc"] is not None}
+        for tool in ("volmin", "cleanlab")
+    )
+    assert ours.keys() == theirs.keys()
+    better = sum(ours[name] > theirs[name] for name in ours)
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert (
+        f"On {len(ours)} sets of labels by people and rules, the ranking of suspicious labels has a mean average"
+        f" precision of {mean(ours.values()):.3f}, cleanlab's on the same probabilities {mean(theirs.values()):.3f}"
+        f" (better in {better} of {len(ours)})"
+    ) in text
