@@ -15,7 +15,7 @@ HEAVY := -m "slow or cluster"
 # COVERAGE=1 collects coverage over several runs; `make coverage` reports it and holds the floor of pyproject.toml.
 COV = $(if $(COVERAGE),--cov --cov-append --cov-report= --cov-fail-under=0)
 
-.PHONY: demo test test-heavy test-all test-lowest coverage endure lint docs bench torture clean
+.PHONY: demo test test-heavy test-all test-lowest coverage endure lint docs dist bench torture clean
 
 demo: $(VENV)/.installed
 	$(BIN)/volmin demo
@@ -57,6 +57,11 @@ lint: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The wheel, built from the source distribution.
+dist: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/estimators.py synthetic
