@@ -65,3 +65,11 @@ def test_readme_quotes_the_benchmark_of_real_labels():
         f" precision of {mean(ours.values()):.3f}, cleanlab's on the same probabilities {mean(theirs.values()):.3f}"
         f" (better in {better} of {len(ours)})"
     ) in text
+    given = [row for row in rows if row["set"].startswith("posteriors-")]
+    ours = [row for row in given if row["tool"] == "volmin"]
+    hits, width = sum(row["hits"] for row in ours), mean(row["high"] - row["low"] for row in ours)
+    f1, theirs = (mean(row["f1"] for row in given if row["tool"] == tool) for tool in ("volmin", "cleanlab"))
+    assert (
+        f"(two networks, {len(ours)} sets), the stated ranges contain the true noise rate in {hits} of {len(ours)}"
+        f", with a mean width of {width:.2f}, and the flags have a mean F1 of {f1:.2f}, cleanlab's {theirs:.2f} on"
+    ) in text
