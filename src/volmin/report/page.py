@@ -25,6 +25,7 @@ TEMPLATES = Environment(
     loader=PackageLoader("volmin.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
 TEMPLATES.filters |= {"percent": percent, "count": count, "duration": duration}
+TEMPLATES.globals["scripts"] = ()
 
 MOST_TABLE_CLASSES = 20
 """With more classes, T is drawn as a matrix to zoom: a table of so many cells can neither be read nor opened fast."""
@@ -119,4 +120,4 @@ def write_grid_report(
     """
     title = f"{len(runs)} run{'s'[: len(runs) != 1]}"
     template = TEMPLATES.get_template("grid.html")
-    write_text(path, template.render(title=title, sections=sections, runs=runs, scripts=[], version=__version__))
+    write_text(path, template.render(title=title, sections=sections, runs=runs, version=__version__))
