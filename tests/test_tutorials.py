@@ -64,6 +64,29 @@ def test_cleanlab_tutorial_compares_both_packages(tmp_path, monkeypatch):
     assert wrong[found].sum() / wrong.sum() > max(0.9, theirs)
 
 
+@pytest.mark.filterwarnings("ignore:Columns left out")
+@pytest.mark.filterwarnings("ignore:Labels of row")
+@pytest.mark.slow
+def test_page_about_messy_tables(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "messy-tables.md", monkeypatch, {})
+    shown = capsys.readouterr().out
+    page = (TASKS / "messy-tables.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^Columns:.*?(?=^```)", page, re.S | re.M)[0].splitlines():
+        assert line in shown
+    wrong = names["truth"] != names["given"]
+    for audit in (names["audit"], names["by_meaning"]):
+        assert wrong[audit.issues()].mean() > 0.8
+
+
+@pytest.mark.slow
+def test_label_studio_page_corrects_the_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "label-studio.md", monkeypatch, {})
+    assert names["before"] > 0.12
+    assert names["after"] < 0.03
+
+
 @pytest.mark.slow
 def test_pytorch_page_learns_from_loaders_and_in_an_own_loop(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -37,6 +37,12 @@ class PlainProgress:
             print(terminal_safe(f"{title}  {done}/{total}  {left} left"), file=sys.stderr)
 
 
+def announce(title: str, progress: Progress | None) -> None:
+    """Report work that has no steps."""
+    if progress is not None:
+        progress(title, 0, 1)
+
+
 def tracked(items: Iterable[Item], title: str, total: int, progress: Progress | None) -> Iterator[Item]:
     """Yield the items and report after each of them."""
     if progress is not None:

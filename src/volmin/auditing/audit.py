@@ -34,7 +34,7 @@ from volmin.crowds import several_annotators
 from volmin.data.folds import first_copies
 from volmin.exceptions import InputError
 from volmin.intervals import Interval, Intervals
-from volmin.progress import PlainProgress, Progress
+from volmin.progress import PlainProgress, Progress, announce
 from volmin.training import thread_limit
 from volmin.validation import validate_posteriors
 
@@ -186,8 +186,7 @@ def audit(
             copies = float((first_copies(flat) != np.arange(len(x))).mean())
             rows, points = embed(flat, seed)
             embedding = np.flatnonzero(audited)[rows], points
-        if progress is not None:
-            progress("estimating the noise", 0, 1)
+        announce("estimating the noise", progress)
         inference = infer(judged.probs, codes, level=level, random_state=seed)
         rates = [noise_rates(part, codes, seed) for part in judged.repeated]
     provenance = {

@@ -25,7 +25,7 @@ from volmin.estimation.em import maximum_likelihood_transition
 from volmin.estimation.minimum_volume import calibration, floored, log_likelihood, tempered
 from volmin.estimator import NoisyLabelClassifier
 from volmin.exceptions import InputError
-from volmin.progress import Progress
+from volmin.progress import Progress, announce
 from volmin.training import Record
 
 STEPS = 1300
@@ -164,6 +164,7 @@ def judge(
     if len(models) > 1 and len(x) > SCREENED_ROWS:
         sample = np.random.default_rng(random_state).permutation(len(x))[:SCREENED_ROWS]
         screened = cross_fit(models, x[sample], labels[sample], num_classes, random_state=random_state, **settings)
+        announce("weighting models", progress)
         models = {entry.name: models[entry.name] for entry in stack(screened, labels[sample]).judges}
     found = cross_fit(models, x, labels, num_classes, random_state=random_state, **settings)
     if len(x) < FEW_ROWS:
@@ -173,6 +174,7 @@ def judge(
         found = {
             name: replace(found[name], probs=np.concatenate([found[name].probs, again[name].probs])) for name in winners
         }
+    announce("weighting models", progress)
     return stack(found, labels)
 
 
