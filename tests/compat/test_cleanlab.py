@@ -101,7 +101,7 @@ def test_workflow_of_the_tutorial_with_the_import_changed():
     )
     np.testing.assert_array_equal(ranked, theirs)
     assert (labels != y)[ranked].mean() > 0.8
-    blobs, truth = make_blobs(300, centers=[[0, 0], [4, 4]], random_state=0)[:2]
+    blobs, truth = (np.asarray(part) for part in make_blobs(300, centers=[[0, 0], [4, 4]], random_state=0)[:2])
     given = np.where(np.arange(300) < 30, 1 - truth, truth)
     probs = cross_val_predict(LogisticRegression(), blobs, given, method="predict_proba")
     assert set(np.flatnonzero(find_label_issues(given, probs))) >= set(range(25))
