@@ -30,6 +30,8 @@ from benchmarks.crowds import record as crowds
 from benchmarks.real_labels import record as real_labels
 from torture import record
 
+from benchmarks import learners
+
 RESULTS = Path(__file__).parents[1] / "results"
 API = re.compile(r"<!-- api (volmin[\w.]*) -->")
 SPEED = {
@@ -68,7 +70,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replace the comments that stand for recorded tables and for the public names of a module."""
-    makers = (_method_choice, _tables, _recipe, _speed, _shared_training, _real_labels, _crowds, _torture, _names)
+    makers = (
+        _method_choice,
+        _tables,
+        _recipe,
+        _speed,
+        _shared_training,
+        _real_labels,
+        _learners,
+        _crowds,
+        _torture,
+        _names,
+    )
     for make in makers:
         mark = f"<!-- {make.__name__.removeprefix('_')} -->"
         if mark in markdown:
@@ -151,6 +164,10 @@ def _real_labels() -> str:
 
 def _crowds() -> str:
     return crowds.markdown(read_json(RESULTS / "crowds.json"))
+
+
+def _learners() -> str:
+    return learners.markdown(read_json(RESULTS / "learners.json"))
 
 
 def _recipe() -> str:

@@ -52,6 +52,17 @@ def test_audit_tutorial_improves_a_classifier(tmp_path, monkeypatch, capsys):
     assert "flagged" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_scikit_learn_tutorial(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_page(TASKS / "scikit-learn.md", monkeypatch, {})
+    assert names["accuracy"] > 0.9
+    assert names["answer"].tolist() == ["spam", "no spam"]
+    assert names["head"].score(names["embeddings"], names["y"]) > 0.9
+    assert names["shop"].score(names["table"], names["bought"]) == 1
+    assert names["partial"].classes_.tolist() == list(range(10))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.slow
 def test_cleanlab_tutorial_compares_both_packages(tmp_path, monkeypatch):

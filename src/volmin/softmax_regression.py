@@ -28,7 +28,8 @@ ROUNDING = 1e-12
 """A feature whose variance is below this share of its squared mean is constant up to rounding."""
 
 LARGEST_LOGITS = 30_000_000
-"""Number of logits held at a time; problems beyond it are solved one group after the other."""
+LARGEST_COEFFICIENTS = 2_000_000
+"""Numbers of logits and of coefficients held at a time; problems beyond them are solved one group after the other."""
 
 
 def fit_softmax(
@@ -47,7 +48,11 @@ def fit_softmax(
         tolerance: Largest entry of the gradient at convergence.
     """
     problems = len(penalties)
-    group = max(1, LARGEST_LOGITS // max(1, targets.shape[-2] * targets.shape[-1]))
+    num_classes = targets.shape[-1]
+    group = min(
+        LARGEST_LOGITS // (len(weights[0]) * num_classes), LARGEST_COEFFICIENTS // ((x.shape[1] + 1) * num_classes)
+    )
+    group = max(1, group)
     every = targets if targets.ndim == 3 else targets.expand(problems, -1, -1)
     parts = zip(every.split(group), weights.split(group), penalties.split(group), strict=True)
     return torch.cat([_fit_group(x, *part, max_iterations, tolerance) for part in parts])

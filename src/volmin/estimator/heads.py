@@ -26,7 +26,7 @@ from numpy.random import Generator
 from torch import Tensor, nn
 
 from volmin._typing import Array, Labels
-from volmin.data.folds import assign_folds
+from volmin.data.folds import assign_folds, first_copies
 from volmin.estimation.em import fit_transitions, split_by_label
 from volmin.estimation.minimum_volume import floored, log_likelihood, tempered
 from volmin.estimator.feature_maps import FeatureMap, feature_maps
@@ -37,9 +37,9 @@ SCREENED_ROWS = 3000
 CROSS_FITTED_ROWS = 20_000
 """With more rows, T and the penalty are found on a sample of this size; the last fit takes all rows."""
 FOLDS = 4
-FEW_ROWS = 1000
+FEW_NUMBERS = 100_000
 REPEATS = 2
-"""Below this number of rows the cross-fitting is repeated, since its folds are a source of chance."""
+"""Of fewer rows times features, the cross-fitting is repeated, since its folds are a source of chance."""
 FEWEST_ROWS = 50
 """With fewer rows nothing is held out: standardised softmax regression with the penalty below, and no T."""
 PENALTY_OF_FEW = 0.1
@@ -130,10 +130,10 @@ class _Problem:
     """Cross-fitting of heads on the same rows and folds."""
 
     def __init__(self, x: Rows, labels: Labels, weights: Array, num_classes: int, generator: Generator) -> None:
-        repeats = REPEATS if len(labels) < FEW_ROWS else 1
-        rows = np.arange(len(labels))
+        repeats = REPEATS if len(labels) * x.shape[1] < FEW_NUMBERS else 1
+        copies = first_copies(x.contiguous().numpy()) if isinstance(x, Tensor) else np.arange(len(labels))
         self.x, self.labels, self.weights = x, labels, torch.from_numpy(weights).float()
-        self.fold = torch.from_numpy(np.stack([assign_folds(labels, rows, FOLDS, generator) for _ in range(repeats)]))
+        self.fold = torch.from_numpy(np.stack([assign_folds(labels, copies, FOLDS, generator) for _ in range(repeats)]))
         self.kept = torch.cat([torch.stack([fold != k for k in range(FOLDS)]) for fold in self.fold]).float()
         self.kept = torch.cat([self.kept, torch.ones(1, len(labels))]) * self.weights
         self.targets = F.one_hot(torch.from_numpy(labels), num_classes).float()
