@@ -184,10 +184,13 @@ TABLES = {
 def markdown(record: Mapping[str, Any]) -> str:
     """The record for the documentation: a table for each measure, and one of the sets with simulated heavy noise."""
     found = record["versions"]
-    seeds = len({row["seed"] for row in record["rows"]})
+    runs: dict[str, set[int]] = {}
+    for row in record["rows"]:
+        runs.setdefault(row["set"], set()).add(row["seed"])
+    seeds = ", ".join(f"{name}: {len(own)}" for name, own in runs.items())
     parts = [
         f"Recorded on {record['date']} with volmin {found['volmin']}, scikit-learn {found['scikit-learn']} and "
-        f"cleanlab {found['cleanlab']}; means over {seeds} seeds.\n"
+        f"cleanlab {found['cleanlab']}; means over seeds ({seeds}).\n"
     ]
     compared = [row for row in record["rows"] if row["set"] not in WITH_CLEAN_LABELS]
     heavy = [row for row in record["rows"] if row["set"] in WITH_CLEAN_LABELS]

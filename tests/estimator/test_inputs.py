@@ -1,6 +1,7 @@
 """Sparse rows, weights, rows without a label, frames, saving and loading."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from torch import nn
 from volmin import NoisyLabelClassifier, noise
 from volmin.exceptions import DataError, VolminError
 
-QUICK = {"epochs": 2, "random_state": 0}
+QUICK: dict[str, Any] = {"epochs": 2, "random_state": 0}
 
 
 def blobs(count=120):
@@ -28,12 +29,12 @@ def blobs(count=120):
 
 
 @pytest.mark.parametrize("settings", [{}, QUICK])
-def test_sparse_rows_are_never_made_dense_as_a_whole(settings, monkeypatch):
+def test_sparse_rows_are_never_made_dense_as_a_whole(settings: dict[str, Any], monkeypatch):
     """Of 2,000 columns, a dense batch has 8 rows."""
     generator = np.random.default_rng(0)
     y = np.arange(120) % 2
     columns = generator.integers(0, 20, size=(120, 5)) + 20 * y[:, None]
-    X = scipy.sparse.csr_matrix((np.ones(600), (np.repeat(np.arange(120), 5), columns.ravel())), (120, 2_000))
+    X: Any = scipy.sparse.csr_matrix((np.ones(600), (np.repeat(np.arange(120), 5), columns.ravel())), (120, 2_000))
     if settings:
         X = X[:, :50]  # a perceptron on a million columns would be large itself
     monkeypatch.setattr("volmin.estimator.loader.LARGEST_DENSE", 8 * X.shape[1])
@@ -46,7 +47,7 @@ def test_sparse_rows_are_never_made_dense_as_a_whole(settings, monkeypatch):
         return original(matrix, *arguments, **options)
 
     monkeypatch.setattr(scipy.sparse.csr_matrix, "toarray", toarray)
-    classifier = NoisyLabelClassifier(**{"random_state": 0} | settings).fit(X, y)
+    classifier = NoisyLabelClassifier(**settings | {"random_state": 0}).fit(X, y)
     assert (classifier.predict(X) == y).mean() > 0.9
     assert 0 < largest <= 16
 
@@ -59,7 +60,7 @@ def test_dense_and_sparse_rows_give_the_same_network():
 
 
 @pytest.mark.parametrize("settings", [{}, {"epochs": 5}])
-def test_weights_decide_between_contradicting_labels(settings):
+def test_weights_decide_between_contradicting_labels(settings: dict[str, Any]):
     X, y = blobs(200)
     X2, y2, weight = np.vstack([X, X]), np.r_[y, (y + 1) % 3], np.r_[np.full(200, 0.05), np.ones(200)]
     classifier = NoisyLabelClassifier("volminnet", random_state=0, **settings).fit(X2, y2, sample_weight=weight)
@@ -106,7 +107,8 @@ def test_frames_with_categories_go_through_a_pipeline(frame):
 
 
 def test_names_of_columns_are_kept_after_set_output():
-    X, y = load_wine(return_X_y=True, as_frame=True)
+    wine: Any = load_wine(return_X_y=True, as_frame=True)
+    X, y = wine
     model = make_pipeline(StandardScaler(), NoisyLabelClassifier(random_state=0)).set_output(transform="pandas")
     model.fit(X, y)
     assert model[-1].feature_names_in_.tolist() == X.columns.tolist()
@@ -147,11 +149,11 @@ def test_unknown_network_is_rejected():
     "settings",
     [{}, {"network": "linear"}, QUICK, {"method": "cross_entropy", **QUICK}, {"class_weight": {"a": 2.0}}],
 )
-def test_a_loaded_classifier_predicts_the_same_bits(settings, tmp_path):
+def test_a_loaded_classifier_predicts_the_same_bits(settings: dict[str, Any], tmp_path):
     X, y = blobs()
     y = noise.corrupt(y, noise.pair(3, 0.2), 0)
     labels = np.array(["a", "b", "c"])[y]
-    classifier = NoisyLabelClassifier(**{"random_state": 0} | settings).fit(X, labels)
+    classifier = NoisyLabelClassifier(**settings | {"random_state": 0}).fit(X, labels)
     classifier.save(tmp_path / "model")
     assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".safetensors"}
     loaded = NoisyLabelClassifier.load(tmp_path / "model")
