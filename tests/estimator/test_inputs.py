@@ -47,7 +47,7 @@ def test_sparse_rows_are_never_made_dense_as_a_whole(settings: dict[str, Any], m
         return original(matrix, *arguments, **options)
 
     monkeypatch.setattr(scipy.sparse.csr_matrix, "toarray", toarray)
-    classifier = NoisyLabelClassifier(**settings | {"random_state": 0}).fit(X, y)
+    classifier = NoisyLabelClassifier(**settings).set_params(random_state=0).fit(X, y)
     assert (classifier.predict(X) == y).mean() > 0.9
     assert 0 < largest <= 16
 
@@ -63,7 +63,9 @@ def test_dense_and_sparse_rows_give_the_same_network():
 def test_weights_decide_between_contradicting_labels(settings: dict[str, Any]):
     X, y = blobs(200)
     X2, y2, weight = np.vstack([X, X]), np.r_[y, (y + 1) % 3], np.r_[np.full(200, 0.05), np.ones(200)]
-    classifier = NoisyLabelClassifier("volminnet", random_state=0, **settings).fit(X2, y2, sample_weight=weight)
+    classifier = (
+        NoisyLabelClassifier("volminnet", **settings).set_params(random_state=0).fit(X2, y2, sample_weight=weight)
+    )
     assert (classifier.predict(X) == (y + 1) % 3).mean() > 0.9
 
 
@@ -153,7 +155,7 @@ def test_a_loaded_classifier_predicts_the_same_bits(settings: dict[str, Any], tm
     X, y = blobs()
     y = noise.corrupt(y, noise.pair(3, 0.2), 0)
     labels = np.array(["a", "b", "c"])[y]
-    classifier = NoisyLabelClassifier(**settings | {"random_state": 0}).fit(X, labels)
+    classifier = NoisyLabelClassifier(**settings).set_params(random_state=0).fit(X, labels)
     classifier.save(tmp_path / "model")
     assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".safetensors"}
     loaded = NoisyLabelClassifier.load(tmp_path / "model")
