@@ -1,4 +1,4 @@
-"""volmin finds out how wrong labels are, and learns as if they were right.
+"""volmin finds wrong labels, estimates how many there are, and trains classifiers that they do not mislead.
 
 The public names are imported when they are first used, so that ``import volmin`` costs nothing.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from volmin import data, estimation, identifiability, intervals, losses, methods, networks, noise, quality
