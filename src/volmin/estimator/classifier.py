@@ -267,8 +267,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def _heads_compete(self, kind: type[methods.Method], codes: NDArray[np.int64]) -> bool:
         if isinstance(self.network, str) and self.network not in ("auto", "linear", "mlp"):
             raise InputError(
-                f'network must be "auto", "linear", "mlp", a module, a function that makes one, or None, but is '
-                f"{self.network!r}."
+                f'network must be "auto", "linear", "mlp", a module or a function, but is {self.network!r}.'
             )
         untouched = all(getattr(self, name) is None for name in _TRAINING)
         return self.network in (None, "auto", "linear") and kind is VolMinNet and codes.ndim == 1 and untouched
