@@ -236,9 +236,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: Any, *y: Any, **settings: Any) -> Any:
         given: list[Any] = [part.detach().cpu() if isinstance(part, Tensor) else part for part in (X, *y)]
-        features, labels = given[0], given[1:]
-        allow_nd = not self._own_network()
-        return validate_data(self, features, *labels, allow_nd=allow_nd, accept_sparse="csr", **settings)
+        return validate_data(self, *given, allow_nd=not self._own_network(), accept_sparse="csr", **settings)
 
     def _rows(self, rows: Any) -> Rows:
         if scipy.sparse.issparse(rows):
