@@ -236,7 +236,8 @@ def test_progress_is_reported_per_fold(capsys):
     volmin.audit(
         labels, features=x, model="logistic", folds=3, random_state=0, progress=lambda *call: calls.append(call)
     )
-    assert calls == [*(("cross-fitting", done, 3) for done in range(4)), ("estimating the noise", 0, 1)]
+    announced = [(title, 0, 1) for title in ("weighting models", "estimating the noise")]
+    assert calls == [*(("cross-fitting", done, 3) for done in range(4)), *announced]
     assert capsys.readouterr().err == ""
     volmin.audit(labels, features=x, model="logistic", folds=3, random_state=0, verbose=True)
     assert capsys.readouterr().err == "cross-fitting  3/3  0 s left\n"
@@ -274,8 +275,8 @@ def test_invalid_arguments_are_rejected(arguments, message):
         (["a", None, "b"], "1 of 3 labels are missing, the first in row 1"),
         ([1.0, float("nan"), 2.0], "1 of 3 labels are missing"),
         (pd.Series(["a", pd.NA, "b"]), "1 of 3 labels are missing"),
-        ([["a"], ["b"]], "hashable"),
-        (np.zeros((3, 2)), "vector"),
+        ([{"a"}, {"b"}], "hashable"),
+        (np.zeros((3, 2, 2)), "vector"),
         (list("abcdefgh"), "merge rare classes. Are these labels classes at all"),
         (["a"] * 50, "There are 1 classes with at least 5 rows"),
     ],

@@ -87,11 +87,16 @@ def cross_fit(
     clean, histories = dict.fromkeys(models, False), {name: list[list[Record]]() for name in models}
     results = _run(fit_one, tasks, workers=max(1, cpu_count() // threads))
     found = zip(tasks, results, strict=True)
-    for (repeat, k, name, _), (predicted, is_clean, history) in tracked(found, "cross-fitting", len(tasks), progress):
-        probs[name][repeat, fold[repeat] == k] = predicted
-        clean[name] = is_clean
-        if history:
-            histories[name].append(history)
+    with warnings.catch_warnings():
+        # joblib replaces workers whose memory has grown, and loses nothing.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs")
+        for (repeat, k, name, _), (predicted, is_clean, history) in tracked(
+            found, "cross-fitting", len(tasks), progress
+        ):
+            probs[name][repeat, fold[repeat] == k] = predicted
+            clean[name] = is_clean
+            if history:
+                histories[name].append(history)
     return {name: HeldOut(probs[name], clean[name], histories[name]) for name in models}
 
 
