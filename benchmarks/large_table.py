@@ -4,7 +4,7 @@
 
 The table has 30 columns as people have them: numbers, also with separators and strays, dates, truth values, categories
 with few and with many values, identifiers, text, and a label with 10 % errors. Written to ``results/large-table.json``:
-seconds, CPU seconds and the largest memory of all processes together, and the longest time without a line of progress.
+seconds, the largest memory of all processes together, and the longest time without a line of progress.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -96,7 +95,6 @@ def measure(path: Path, out: Path) -> dict[str, float]:
     return {
         "exit_code": process.returncode,
         "seconds": round(end - start, 1),
-        "cpu_seconds": round(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]), 1),
         "peak_gigabytes": round(peak[0] / 1e9, 2),
         "longest_silence": round(max(gap, end - last), 1),
     }
