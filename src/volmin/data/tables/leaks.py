@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.tree import DecisionTreeClassifier
 
 from volmin._typing import AnyArray, Labels
 from volmin.data.tables.columns import as_numbers
@@ -84,6 +82,10 @@ def _accuracy_by_value(column: pl.Series, codes: Labels) -> float:
 
 
 def _accuracy_by_thresholds(values: AnyArray, codes: Labels) -> float:
+    # Imported here, since importing scikit-learn takes longer than many trainings, which examine no columns.
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.tree import DecisionTreeClassifier
+
     if np.bincount(codes).min() < 2:
         kept = np.bincount(codes)[codes] >= 2
         values, codes = values[kept], codes[kept]

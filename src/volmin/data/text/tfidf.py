@@ -1,17 +1,21 @@
-"""TF-IDF of words and character sequences, with a reduction to a few dense features."""
+"""TF-IDF of words and character sequences, with a reduction to a few dense features.
+
+scikit-learn is imported where texts are encoded: importing it takes longer than many trainings, which have no texts.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.utils.extmath import randomized_svd
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 DENSE_FEATURES = 100
 """Number of dense features of a text."""
@@ -59,6 +63,8 @@ class Tfidf:
             kinds: Kinds of terms.
             size: Number of dense features, fewer if there are not so many texts or terms.
         """
+        from sklearn.utils.extmath import randomized_svd
+
         generator = np.random.default_rng(0)
         if len(texts) > MOST_FITTED:
             texts = [texts[int(row)] for row in np.sort(generator.permutation(len(texts))[:MOST_FITTED])]
@@ -125,5 +131,7 @@ class Tfidf:
 
 
 def _vectorizer(kind: str, **settings: Any) -> TfidfVectorizer:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     chosen: dict[str, Any] = {**_KINDS[kind], **settings, "sublinear_tf": True, "dtype": np.float32}
     return TfidfVectorizer(**chosen)
