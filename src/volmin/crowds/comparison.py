@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import softmax, xlogy
 
 from volmin._typing import Array, Labels
@@ -153,7 +153,7 @@ def find_copies(answers: Answers, fit: CrowdFit, *, significance: float = 0.01) 
     excess = np.divide(agreed - mean, shared, out=np.zeros(len(pair)), where=shared > 0)
     usual = max(0.0, float(np.median(excess[enough])))
     z = shared * (excess - usual) / np.sqrt(np.maximum(variance, 0.25))
-    limit = stats.norm.isf(significance / enough.sum())
+    limit = scipy.stats.norm.isf(significance / enough.sum())
     found = np.flatnonzero(enough & (z > limit) & (excess - usual > EXCESS))
     one, other = np.divmod(pair, answers.num_annotators)
     return [

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import beta
+import scipy
 
 from volmin import readings
 from volmin._typing import AnyArray, Array
@@ -131,7 +131,7 @@ def _intervals(wrong: Array, counts: AnyArray, items: AnyArray, variance: Array,
         # As many independent observations as have the variance of both sources together.
         spread = np.maximum(share * (1 - share), 1e-6)
         observations = spread / (spread / np.maximum(items, 1) + variance)
-        return beta.ppf(probability, share * observations + 0.5, (1 - share) * observations + 0.5)
+        return scipy.stats.beta.ppf(probability, share * observations + 0.5, (1 - share) * observations + 0.5)
 
     rate = np.where(given, shares[0], np.nan)
     low = np.minimum(bound(shares.min(axis=0), tail), shares[0])
