@@ -31,6 +31,7 @@ def blobs(counts, seed=0, spread=0.4):
     return (centres + spread * generator.normal(size=centres.shape)).astype(np.float32), labels
 
 
+@pytest.mark.slow
 def test_audit_of_features_finds_noise_rate_and_wrong_labels(mislabelled):
     audit = volmin.audit(mislabelled.labels, features=mislabelled.x, random_state=0)
     precision, recall = precision_and_recall(audit, mislabelled.wrong)
@@ -82,6 +83,7 @@ def test_fields_of_an_audit_are_consistent(audited):
     assert audited.joint[given, true] == share == (audited.joint - np.diag(np.diag(audited.joint))).max()
 
 
+@pytest.mark.slow
 def test_same_random_state_gives_the_same_audit():
     x, y = blobs([60, 60, 60], spread=2)
     model = volmin.NoisyLabelClassifier(epochs=2)
@@ -134,7 +136,15 @@ def test_tensors_and_classes_without_labels_are_accepted(exact):
     assert np.allclose(named.transition, audit.transition)
 
 
-@pytest.mark.parametrize("model", ["logistic", "forest", "boosting", DecisionTreeClassifier(min_samples_leaf=20)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "logistic",
+        pytest.param("forest", marks=pytest.mark.slow),
+        "boosting",
+        DecisionTreeClassifier(min_samples_leaf=20),
+    ],
+)
 def test_any_classifier_finds_wrong_labels(model):
     x, clean = blobs([150, 150, 150])
     labels = noise.corrupt(clean, noise.pair(3, 0.3), seed=0)

@@ -91,6 +91,7 @@ def test_unknown_types_are_refused_in_one_line(command, tmp_path):
         assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The estimated T is nearly singular")
 def test_spellings_and_missing_labels_are_reported_merged_and_applied(command, tmp_path):
     generator = np.random.default_rng(1)

@@ -10,6 +10,7 @@ from volmin.data import DataError, load_dataset
 REAL = Path(os.environ.get("VOLMIN_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shape", "train", "test", "first_classes"),
     [
