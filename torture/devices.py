@@ -65,6 +65,7 @@ def _work(answer: Path, methods: list[str]) -> None:
     import volmin
     from volmin.experiments import run as runs
     from volmin.experiments import spec
+    from volmin.experiments.scores import held_out_figures
     from volmin.training import thread_limit
     from volmin.training.devices import OneDevice, launch
 
@@ -92,7 +93,7 @@ def _work(answer: Path, methods: list[str]) -> None:
                 fabric=where,
                 on_epoch=stop,
             )
-        accuracy = runs._test_figures(experiment.method, experiment.test, experiment.T)["accuracy"]
+        accuracy = held_out_figures(experiment.method, experiment.test, experiment.T)["accuracy"]
         return _weights(experiment.method), accuracy
 
     shared = Path(fabric.broadcast(tempfile.mkdtemp()))
