@@ -28,18 +28,15 @@ from volmin.auditing.judges import given_judgement, judge, resolve_models
 from volmin.auditing.labels import Encoded, encode
 from volmin.auditing.notebook import DisplayedResult
 from volmin.auditing.page import write_page
+from volmin.auditing.rare import common_classes, over_all_classes, restricted
 from volmin.auditing.reading import choose, validate_reading
 from volmin.auditing.versions import versions
 from volmin.crowds import several_annotators
 from volmin.data.folds import first_copies
 from volmin.exceptions import InputError
-from volmin.intervals import Interval, Intervals
 from volmin.progress import PlainProgress, Progress, announce
 from volmin.training import thread_limit
 from volmin.validation import validate_posteriors
-
-FEWEST_ROWS = 5
-"""Classes with fewer rows are not audited: the folds would have too few of them to train on and to estimate T from."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,7 +155,7 @@ def audit(
     seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
     posteriors = None if probs is None else validate_posteriors(probs)
     given = encode(labels, classes, None if posteriors is None else posteriors.shape[1])
-    common = _common_classes(given)
+    common = common_classes(given)
     audited = np.isin(given.codes, common)
     codes = np.searchsorted(common, given.codes[audited])
     notes: list[Finding] = []
@@ -169,7 +166,7 @@ def audit(
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
         if posteriors is not None:
             check_rows("probs", posteriors, given)
-            judged = given_judgement(_restricted(posteriors[audited], common), codes)
+            judged = given_judgement(restricted(posteriors[audited], common), codes)
             if note := in_sample(judged.probs, codes):
                 warnings.warn(note.text, stacklevel=2)
                 notes.append(note)
@@ -214,32 +211,6 @@ def audit(
     return replace(found, findings=(*notes, *about, *find(found, [first for first, _ in rates])))
 
 
-def _common_classes(given: Encoded) -> Labels:
-    """Positions of the classes with enough rows to be audited; warns of the others."""
-    counts = np.bincount(given.codes, minlength=len(given.classes))
-    common = np.flatnonzero(counts >= FEWEST_ROWS)
-    if len(common) < 2:
-        raise InputError(
-            f"There are {len(common)} classes with at least {FEWEST_ROWS} rows ({len(given.classes)} classes in"
-            f" {len(given.codes)} rows), and 2 are needed; merge rare classes. Are these labels classes at all?"
-        )
-    if rare := [str(given.classes[code]) for code in np.flatnonzero((counts > 0) & (counts < FEWEST_ROWS))]:
-        shown = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")
-        warnings.warn(
-            f"{len(rare)} of {len(given.classes)} classes have fewer than {FEWEST_ROWS} rows and are not audited"
-            f" ({shown}): merge them with others, or add examples.",
-            stacklevel=3,
-        )
-    return common
-
-
-def _restricted(probs: Array, common: Labels) -> Array:
-    """Posteriors of the common classes alone; uniform where they are all zero."""
-    kept = probs[:, common]
-    total = kept.sum(axis=1, keepdims=True)
-    return np.where(total > 0, kept / np.where(total > 0, total, 1), 1 / len(common))
-
-
 def _over_all_rows(
     given: Encoded, common: Labels, audited: Mask, inference: Inference, given_probs: Array, reading: str
 ) -> Audit:
@@ -266,30 +237,10 @@ def _over_all_rows(
         clean_probs=clean,
         scatter=inference.scatter,
         bracket=bracket,
-        sampling=None if inference.sampling is None else _over_all_classes(inference.sampling, common, C),
+        sampling=None if inference.sampling is None else over_all_classes(inference.sampling, common, C),
         rare=tuple(int(code) for code in np.setdiff1d(np.arange(C), common)),
         suspicion=chosen.suspicion,
         num_flagged=len(chosen.flagged),
         readings=chosen.readings,
         qualities=chosen.qualities,
-    )
-
-
-def _over_all_classes(sampling: Intervals, common: Labels, num_classes: int) -> Intervals:
-    """Intervals over all classes; those of classes that were not audited are [0, 1]."""
-    if len(common) == num_classes:
-        return sampling
-    C = num_classes
-
-    def widened(interval: Interval, estimate: Array, place: Any) -> Interval:
-        low, high = np.zeros(estimate.shape), np.ones(estimate.shape)
-        low[place], high[place] = interval.low, interval.high
-        estimate[place] = interval.estimate
-        return Interval(estimate, low, high)
-
-    return replace(
-        sampling,
-        transition=widened(sampling.transition, np.eye(C), np.ix_(common, common)),
-        class_noise_rates=widened(sampling.class_noise_rates, np.zeros(C), common),
-        class_priors=widened(sampling.class_priors, np.zeros(C), common),
     )
