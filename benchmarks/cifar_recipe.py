@@ -36,7 +36,7 @@ ROWS, TEST_ROWS = 20_000, 2_000
 
 def cifar_cnn(num_classes: int, widths: Sequence[int] = (48, 192, 192), **changes: Any) -> FastCNN:
     """The preset's network with other settings."""
-    return FastCNN(num_classes, 3, widths, **{"dtype": torch.bfloat16, "mirrored": True, **changes})
+    return FastCNN(num_classes, 3, widths, **{"mirrored": True, **changes})
 
 
 def random_stem(num_classes: int) -> nn.Module:
@@ -72,7 +72,6 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "random_convolutions": random_convolutions,
     "logits_by_9": lambda num_classes: Scaled(1 / 3, cifar_cnn(num_classes)),
     "logits_by_1": lambda num_classes: Scaled(3, cifar_cnn(num_classes)),
-    "single_precision": lambda num_classes: cifar_cnn(num_classes, dtype=torch.float32),
     "not_mirrored": lambda num_classes: cifar_cnn(num_classes, mirrored=False),
     "narrow": lambda num_classes: cifar_cnn(num_classes, (32, 128, 128)),
     "wide": lambda num_classes: cifar_cnn(num_classes, (64, 256, 256)),
@@ -84,7 +83,7 @@ AUGMENTATIONS["random_flips"] = ProgressiveCropFlip(alternating=False)
 AUGMENTATIONS["crop_2"] = ProgressiveCropFlip(2)
 CHANGES: dict[str, Mapping[str, Any]] = {
     "the preset": {},
-    "single precision": {"network": "single_precision"},
+    "bfloat16": {"precision": "bf16-mixed"},
     "no mirror images in evaluation": {"network": "not_mirrored"},
     "two thirds of the channels": {"network": "narrow"},
     "four thirds of the channels": {"network": "wide"},
@@ -115,7 +114,10 @@ def changed(change: Mapping[str, Any]) -> RunSpec:
     recipe = replace(spec.recipe, **change.get("recipe", {}))
     options = {**spec.options, **change.get("options", {})}
     network, augmentation = change.get("network", spec.network), change.get("augmentation", spec.augmentation)
-    return replace(spec, recipe=recipe, options=options, network=network, augmentation=augmentation)
+    precision = change.get("precision", spec.precision)
+    return replace(
+        spec, recipe=recipe, options=options, network=network, augmentation=augmentation, precision=precision
+    )
 
 
 def main() -> None:

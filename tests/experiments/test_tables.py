@@ -65,7 +65,7 @@ def test_record_without_a_newer_field_counts():
     assert not tables.build_table(STUDY, [RunRecord(old, RECORDS[0].result)]).is_empty
 
 
-@pytest.mark.parametrize("setting", [{"threads": 2}, {"accelerated": True}])
+@pytest.mark.parametrize("setting", [{"threads": 2}, {"accelerated": True}, {"precision": "bf16-mixed"}])
 def test_settings_that_only_change_rounding_count(setting):
     rounded = RunRecord({**RECORDS[0].spec, **setting}, RECORDS[0].result)
     assert not tables.build_table(STUDY, [rounded]).is_empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from volmin.experiments.paper import Study
     from volmin.experiments.spec import RunSpec
     from volmin.experiments.status import RunStatus
+    from volmin.training import PrecisionName
 
 DRAWINGS = {"figure1": "minimum_volume_figure", "figure3": "scattered_figure"}
 """Figures of the paper that need no training, and the functions of ``volmin.report.simplex`` that draw them."""
@@ -57,6 +58,13 @@ def reproduce(
             help="Whether to use accelerated versions of networks. Default: where they are available.",
         ),
     ] = None,
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="Arithmetic of the networks: 32, bf16-mixed (faster on CPUs with AVX512-BF16) or 16-mixed; T stays in "
+            "single precision."
+        ),
+    ] = "32",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show which runs are done and which are missing, and run nothing.")
     ] = False,
@@ -75,7 +83,7 @@ def reproduce(
 
     check_backend(backend)
     study = paper.study(what).select(_names(datasets), _names(noises), _names(methods), seeds)
-    specs = study.specs(preset, epochs, accelerate)
+    specs = study.specs(preset, epochs, accelerate, cast("PrecisionName", precision))  # checked there
     if dry_run:
         _show_plan([read_status(spec, out) for spec in specs], jobs)
         return 0

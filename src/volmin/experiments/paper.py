@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from volmin import methods
 from volmin.exceptions import InputError
 from volmin.experiments.spec import RunSpec, resolve
+from volmin.training import PrecisionName
 
 NOISES = ("sym:0.2", "sym:0.5", "pair:0.2", "pair:0.45")
 
@@ -76,8 +77,9 @@ class Study:
         preset: str = "official",
         epochs: int | None = None,
         accelerated: bool | None = None,
+        precision: PrecisionName = "32",
     ) -> RunSpec:
-        """The run of one cell and seed; ``accelerated`` as in ``spec.resolve``."""
+        """The run of one cell and seed; ``accelerated`` and ``precision`` as in ``spec.resolve``."""
         return resolve(
             dataset,
             noise,
@@ -87,14 +89,19 @@ class Study:
             epochs=epochs,
             options=row.options,
             accelerated=accelerated,
+            precision=precision,
         )
 
     def specs(
-        self, preset: str = "official", epochs: int | None = None, accelerated: bool | None = None
+        self,
+        preset: str = "official",
+        epochs: int | None = None,
+        accelerated: bool | None = None,
+        precision: PrecisionName = "32",
     ) -> list[RunSpec]:
         """All runs, the first seed of every cell first, so that a table fills evenly."""
         return [
-            self.spec(row, dataset, noise, seed, preset, epochs, accelerated)
+            self.spec(row, dataset, noise, seed, preset, epochs, accelerated, precision)
             for seed in range(1, self.seeds + 1)
             for dataset in self.datasets
             for noise in self.noises

@@ -16,7 +16,7 @@ from volmin.io.sealed import read_sealed_json
 
 _CURVES = {"accuracy": 4, "transition_error": 5}
 """Figures of every epoch that are kept, with their number of decimals."""
-_ROUNDING = ("threads", "accelerated")
+_ROUNDING = ("threads", "accelerated", "precision")
 """Fields of a spec that only change how sums are rounded."""
 
 

@@ -8,7 +8,6 @@ its initialisation: whitened patches, convolutions that start as the identity, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -30,15 +29,7 @@ larger divisor the head is still uncertain at the end of a short training, and T
 class FastCNN(nn.Sequential):
     """The network of ``volmin.networks.fast_cnn``."""
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int,
-        widths: Sequence[int],
-        *,
-        dtype: torch.dtype = torch.float32,
-        mirrored: bool = False,
-    ) -> None:
+    def __init__(self, num_classes: int, in_channels: int, widths: Sequence[int], *, mirrored: bool = False) -> None:
         whitening = Whitening(in_channels)
         channels, layers = whitening.out_channels, [whitening, nn.GELU()]
         for width in widths:
@@ -54,21 +45,21 @@ class FastCNN(nn.Sequential):
             channels = width
         super().__init__(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-        self.dtype, self.mirrored = dtype, mirrored
+        self.mirrored = mirrored
 
     def forward(self, input: Tensor) -> Tensor:
         features = self._features(input)
         if self.mirrored and not self.training:
             features = (features + self._features(input.flip(3))) / 2
-        return self[-1](features) / _LOGIT_SCALE
+        # In full precision also under autocast: logits, and T with them, are sensitive to rounding.
+        with torch.autocast(input.device.type, enabled=False):
+            return self[-1](features.float()) / _LOGIT_SCALE
 
     def _features(self, x: Tensor) -> Tensor:
-        """(B, D) input of the last layer, in full precision, because logits and T are sensitive to rounding."""
-        single = self.dtype == torch.float32
-        with nullcontext() if single else torch.autocast(x.device.type, self.dtype):
-            for layer in list(self)[:-1]:
-                x = layer(x)
-        return x if single else x.float()
+        """(B, D) input of the last layer."""
+        for layer in list(self)[:-1]:
+            x = layer(x)
+        return x
 
 
 class Whitening(nn.Module):
