@@ -42,7 +42,7 @@ class Finding:
     """A named observation.
 
     Attributes:
-        code: Stable name; ``docs/findings.md`` has a section of this name.
+        code: Stable name; ``docs/findings/`` has a page of this name.
         text: One or two sentences for the reader of the audit.
     """
 

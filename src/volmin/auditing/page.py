@@ -44,7 +44,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         identified=result.identified,
         class_dependent=result.class_dependent,
         expected_correct_stated=text.states_expected_correct(result),
-        notes=_notes(result),
+        findings=[(finding.code, finding.text) for finding in result.findings],
         judges=text.judges(result) if result.judges else "",
         check=result.provenance.get("known", ""),
         classes=[str(name) for name in result.classes],
@@ -82,11 +82,6 @@ def _ranks(rows: Labels, listed: Labels) -> Labels:
     order = np.argsort(rows, kind="stable")
     place = np.searchsorted(rows, listed, sorter=order).clip(max=max(0, len(rows) - 1))
     return np.where(np.isin(listed, rows), order[place], len(rows)) if len(rows) else np.zeros(len(listed), np.int64)
-
-
-def _notes(result: AuditResult) -> list[str]:
-    """What limits trust in the estimates."""
-    return [f"{finding.code}: {finding.text}" for finding in result.findings]
 
 
 def _embedding(result: AuditResult, listed: Labels) -> Embedding | None:

@@ -32,7 +32,7 @@ def summary(result: AuditResult, fdr: float | None) -> str:
         lines.append(rare_classes(result))
     if result.findings:
         codes = ", ".join(finding.code for finding in result.findings)
-        lines.append(f"Findings, each explained in the documentation: {codes}.")
+        lines.append(f"Findings, each explained on a page of its name in docs/findings: {codes}.")
     if result.judges:
         lines += ["", judges(result)]
     return terminal_safe("\n".join(lines))

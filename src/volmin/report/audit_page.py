@@ -74,7 +74,8 @@ class AuditPage:
     """Whether the estimates follow the class-dependent reading of hard examples."""
     expected_correct_stated: bool
     """Whether ``expected_correct`` can be stated; it cannot where the readings differ or T is not identified."""
-    notes: Sequence[str]
+    findings: Sequence[tuple[str, str]]
+    """Codes and texts of what limits the trust in the statements."""
     judges: str
     """The models that were used, in words; empty for given probabilities."""
     check: str
