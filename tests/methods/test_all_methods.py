@@ -37,6 +37,7 @@ VARIANTS = [
     ("s_adaptation", {"model": "complex", "beta": 0.1}),
     ("tv", {"dirichlet": True, "concentration": 1.0}),
     ("volminnet", {"warm_up": 0.5, "shared_level": True}),
+    ("volminnet", {"recalibrate": True}),
 ]
 every_method = pytest.mark.parametrize("name", methods.names())
 every_variant = pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_other_methods_reject_several_annotators(crowd):
 
 
 def test_bad_options():
-    with pytest.raises(InputError, match="warm_up estimates a single T"):
+    with pytest.raises(InputError, match="warm_up and recalibrate are for a single T"):
         VolMinNet(networks.mlp(C, C), C, annotators=2, warm_up=0.5)
     with pytest.raises(InputError, match="volume must be"):
         VolMinNet(networks.mlp(C, C), C, volume="nonsense")  # pyright: ignore[reportArgumentType]

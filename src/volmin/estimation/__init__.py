@@ -15,6 +15,7 @@ from volmin.estimation.dual import dual
 from volmin.estimation.em import maximum_likelihood_transition
 from volmin.estimation.minimum_volume import MinimumVolume, informative_posteriors, minimum_volume
 from volmin.estimation.neighbours import clusterability
+from volmin.estimation.recalibration import Recalibration, recalibrate
 from volmin.exceptions import InputError
 from volmin.validation import validate_labels
 
@@ -23,10 +24,12 @@ EstimatorName = Literal["volume", "max", "percentile", "dual", "confident"]
 __all__ = [
     "EstimatorName",
     "MinimumVolume",
+    "Recalibration",
     "clusterability",
     "estimate_transition",
     "maximum_likelihood_transition",
     "minimum_volume",
+    "recalibrate",
 ]
 
 

@@ -71,7 +71,7 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: Array, max_iterations: 
         return VOLUME_WEIGHT * log_volume(T) + RIDGE * correction.square().sum() - noisy - prior
 
     fit = scipy.optimize.minimize(
-        _with_gradient(objective),
+        with_gradient(objective),
         parameters,
         jac=True,
         method="L-BFGS-B",
@@ -83,9 +83,13 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: Array, max_iterations: 
 
 def noisy_log_likelihood(theta: Tensor, log_probs: Tensor, labels: Tensor) -> Tensor:
     """``log (T h)_y`` of each row, (N,)."""
-    h = head_posteriors(theta, log_probs)
     T = _transition(theta, log_probs.shape[1])
-    return (h * torch.nn.functional.embedding(labels, T)).sum(dim=1).clamp_min(1e-12).log()
+    return noisy_likelihood(head_posteriors(theta, log_probs), T, labels).log()
+
+
+def noisy_likelihood(h: Tensor, T: Tensor, labels: Tensor) -> Tensor:
+    """``(T h)_y`` of each row, (N,), for (N, C) clean posteriors h."""
+    return (h * torch.nn.functional.embedding(labels, T)).sum(dim=1).clamp_min(1e-12)
 
 
 def head_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
@@ -120,7 +124,9 @@ def _transition(theta: Tensor, C: int) -> Tensor:
     return dominant(theta[_layout(C)["w"]].reshape(C, C))
 
 
-def _with_gradient(objective: Callable[[Tensor], Tensor]) -> Callable[[Array], tuple[float, Array]]:
+def with_gradient(objective: Callable[[Tensor], Tensor]) -> Callable[[Array], tuple[float, Array]]:
+    """The value and the gradient of an objective as SciPy's optimisers take them."""
+
     @torch.enable_grad()  # gradients may be disabled by the caller
     def value_and_gradient(parameters: Array) -> tuple[float, Array]:
         theta = torch.tensor(parameters, requires_grad=True)

@@ -54,7 +54,7 @@ _CIFAR10_FAST = Preset(
     Recipe(epochs=12, batch_size=256, lr=0.2, weight_decay=5e-4, schedule="one_cycle", transition_lr=2e-2),
     {
         **_SAME_FIRST_PHASE,
-        "volminnet": {"warm_up": 1 / 6},
+        "volminnet": {"warm_up": 1 / 6, "recalibrate": True},
         # The authors' rates times the factor by which there are fewer steps.
         "t_revision": {"warm_up": 1.0, "revise": 1 / 3, "revision_lr": 5e-5},
         "ptd": {"warm_up": 1.0, "revise": 1 / 3, "revision_lr": 5e-5},

@@ -241,7 +241,8 @@ def _result(experiment: Experiment, history: list[Record]) -> dict[str, Any]:
     return {
         "accuracy": accuracy,
         "test_labels": "clean" if experiment.dataset.clean_test else "given",
-        "transition_error": chosen.get("transition_error"),
+        # A method may change T after its last epoch.
+        "transition_error": transition_figures(experiment.method, experiment.T).get("transition_error"),
         "selected_epoch": chosen["epoch"],
         "selection": rule,
         "last_accuracy": last["accuracy"],

@@ -18,8 +18,9 @@ Identifiability, and Regularization", ICLR 2023.
 Deviations from the authors' code: the log volume is kept finite for a singular T (``volmin.log_volume``) and evaluated
 on a tangent that is renewed every few steps (``volmin.transition.TangentLogVolume``); the validation loss is a mean
 over examples, not over batches. w starts at ln(1 / (C - 2)) as in the paper; the authors' code starts it at -2 (C = 10)
-and -4.5 (C = 100), which ``init`` reproduces. ``shared_level`` and ``warm_up`` are additions. ``warm_up`` is for heavy
-pair noise, where some seeds end in local optima in which two columns of T describe one class; starting T at the
+and -4.5 (C = 100), which ``init`` reproduces. ``shared_level``, ``warm_up`` and ``recalibrate`` are additions.
+``recalibrate`` corrects T for what the network has memorised (``volmin.estimation.recalibration``). ``warm_up`` is for
+heavy pair noise, where some seeds end in local optima in which two columns of T describe one class; starting T at the
 smallest simplex around the posteriors of a briefly trained network avoids them.
 """
 
@@ -35,9 +36,10 @@ from torch.optim import Optimizer
 
 from volmin.crowds import Deviations, annotators_log_probs, answers_nll, posterior_log_volume, stacked
 from volmin.data.loaders import Batch
+from volmin.estimation import recalibrate
 from volmin.exceptions import InputError
 from volmin.losses import forward_nll
-from volmin.methods.base import Method
+from volmin.methods.base import Method, collect
 from volmin.networks import reset_parameters
 from volmin.training import Phase, Recipe
 from volmin.transition import DominantTransition, TangentLogVolume
@@ -54,6 +56,8 @@ class VolMinNet(Method):
         shared_level: Whether one parameter per class carries its noise level, which is faster with many classes.
         warm_up: Length of plain training as a share of the epochs. T then starts at the minimum-volume estimate from
             its posteriors, and the network is reset. Zero, as in the paper, leaves it out.
+        recalibrate: Whether the level and the contrast of T, where the held-out noisy labels reject the trained T, and
+            the scale of the logits are fitted to these labels at the end. Predicted classes stay the same.
         annotators: Number of annotators; labels of several are (B, annotators), negative where there is no answer.
         weight: Weight of the other answers to an item beside each answer, from 0 (each answer may mean a label of its
             own) to 1 (all answers are about one clean label).
@@ -65,6 +69,7 @@ class VolMinNet(Method):
     estimates_transition = True
     needs = "noisy labels only, of one or several annotators"
     num_answers: Tensor
+    scale: Tensor
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class VolMinNet(Method):
         init: float | None = None,
         shared_level: bool = False,
         warm_up: float = 0.0,
+        recalibrate: bool = False,
         annotators: int = 1,
         weight: float = 0.5,
         shrinkage: float = 4.0,
@@ -85,17 +91,24 @@ class VolMinNet(Method):
             raise InputError(f"lam must be at least 0, but is {lam}: a negative weight would maximise the volume.")
         if not 0 <= warm_up <= 1:
             raise InputError(f"warm_up must be a share between 0 and 1, but is {warm_up}.")
-        if annotators > 1 and warm_up:
-            raise InputError("warm_up estimates a single T; it has no effect with several annotators.")
+        if annotators > 1 and (warm_up or recalibrate):
+            raise InputError("warm_up and recalibrate are for a single T; leave them out with several annotators.")
         if volume not in ("matrices", "posteriors"):
             raise InputError(f'volume must be "matrices" or "posteriors", but is {volume!r}.')
         self.T = DominantTransition(num_classes, init, shared_level=shared_level)
         self.lam, self.warm_up = lam, warm_up
         self.log_volume = TangentLogVolume(num_classes)
         self.annotators, self.weight, self.shrinkage, self.volume = annotators, weight, shrinkage, volume
+        self.recalibrate = recalibrate
+        if recalibrate:
+            self.register_buffer("scale", torch.ones(()))
         if annotators > 1:
             self.deviations = Deviations(num_classes, annotators)
             self.register_buffer("num_answers", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        return self.scale * logits if self.recalibrate else logits
 
     def transition(self, x: Tensor | None = None) -> Tensor:
         return self.T()
@@ -132,7 +145,8 @@ class VolMinNet(Method):
             return [recipe.network_optimizer(self.net), recipe.transition_optimizer_for(*matrices)]
 
         loss, prepare = (self.crowd_loss, self.count_answers) if several else (self.loss, None)
-        train = Phase("train", recipe.epochs, loss, optimizers, recipe.learning_rate_schedule(), prepare)
+        finish = self.fit_to_held_out_labels if self.recalibrate else None
+        train = Phase("train", recipe.epochs, loss, optimizers, recipe.learning_rate_schedule(), prepare, finish)
         if self.warm_up == 0:
             return [train]
         warm_up = self.warm_up_phase(recipe, self.warm_up, selection="last")
@@ -142,6 +156,13 @@ class VolMinNet(Method):
         """Start T at the minimum-volume estimate from the warm-up's posteriors, and reset the network."""
         self.T.start_at(self.estimate_from_posteriors(batches, "volume"))
         reset_parameters(self.net)
+
+    def fit_to_held_out_labels(self, batches: Iterable[Batch]) -> None:
+        """Adjust the level and the contrast of T, and the scale of the logits, to labels that training did not use."""
+        found = recalibrate(self.T(), *collect(batches, lambda x: self(x).softmax(1)))
+        if found.rejects:
+            self.T.start_at(found.transition, softness=1e-9)
+        self.scale *= found.scale
 
     def count_answers(self, batches: Iterable[Batch]) -> None:
         """Count the answers of the training set, which the prior of the matrices is weighed against."""

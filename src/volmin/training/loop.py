@@ -160,6 +160,10 @@ def fit(
                 notify(heard, "on_epoch_end", training)
             if progress.best_weights:
                 method.load_state_dict(progress.best_weights[rule])
+            if phase.finish is not None and val is not None:
+                method.eval()
+                with torch.no_grad():
+                    phase.finish(val)
             notify(heard, "on_phase_end", training)
             progress.next_phase()
         training.phase = None

@@ -26,6 +26,9 @@ class Phase:
     schedule: Schedule | None = None
     prepare: Callable[[Iterable[Batch]], None] | None = None
     """Called once before the phase, in evaluation mode and without gradients, with the whole training set in order."""
+    finish: Callable[[Iterable[Batch]], None] | None = None
+    """Called once after the phase, with the weights that were selected, in evaluation mode and without gradients, with
+    the held-out noisy data; not called if there are none."""
     selection: Selection | None = None
     """The phase's own rule; the recipe's by default."""
     plain: Recipe | None = None
