@@ -90,6 +90,24 @@ def test_unsure_model_is_named_and_the_range_reaches_zero():
     assert "weak_judge: " in audit.summary()
 
 
+def test_strong_model_of_labels_with_many_errors_on_hard_examples_is_not_called_weak():
+    generator = np.random.default_rng(0)
+    # People mistake 23 % of nearly all examples for another class, which differs between examples.
+    top, second = generator.permuted(np.tile(np.arange(4), (6000, 1)), axis=1)[:, :2].T
+    share = np.where(generator.random(6000) < 0.1, 0.99, 0.77)
+    probs = np.full((6000, 4), 1e-4)
+    probs[np.arange(6000), top] = share
+    probs[np.arange(6000), second] = 1 - share
+    probs /= probs.sum(axis=1, keepdims=True)
+    labels = np.where(generator.random(6000) < share, top, second)
+    audit = volmin.audit(labels, probs=probs, random_state=0)
+    assert audit.clean_probs is not None
+    assert audit.clean_probs.max(axis=1).mean() < findings.CERTAIN
+    assert codes(audit) == {"readings_disagree"}
+    low, high = audit.noise_range
+    assert low <= (labels != top).mean() <= high
+
+
 def test_model_without_skill_is_named():
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 600)

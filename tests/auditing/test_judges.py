@@ -5,7 +5,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from volmin import noise
-from volmin.auditing import crossfit
+from volmin.auditing import crossfit, judges
 from volmin.auditing.crossfit import HeldOut, cross_fit, training_rows
 from volmin.auditing.judges import judge, mixture_weights, resolve_models, stack
 from volmin.data import folds
@@ -69,6 +69,42 @@ def test_no_model_predicts_its_training_rows():
     found = cross_fit({"watcher": model}, x, np.arange(40) % 2, 2, folds=4, random_state=0)["watcher"]
     assert seen == [set()] * 4
     assert np.allclose(found.probs.sum(axis=2), 1)
+
+
+def test_a_fold_is_the_same_whatever_else_is_fitted():
+    generator = np.random.default_rng(4)
+    x = generator.normal(size=(60, 3)).astype(np.float32)
+    labels = generator.integers(0, 2, 60)
+    models = {name: resolve_models(name, x, 2)[name] for name in ("logistic", "forest")}
+    every = cross_fit(models, x, labels, 2, folds=3, random_state=0)["forest"]
+    alone = {"forest": models["forest"].set_params(n_estimators=300)}
+    first, rest = (
+        cross_fit(alone, x, labels, 2, folds=3, parts=parts, random_state=0)["forest"] for parts in ([0], [1, 2])
+    )
+    assert 0 < first.probs[0].any(axis=1).sum() < 60
+    np.testing.assert_array_equal(first.with_folds(rest).probs, every.probs)
+
+
+@pytest.mark.parametrize("most", [20_000, 800])
+def test_judges_that_lose_on_the_first_fold_are_not_fitted_to_the_others(most, monkeypatch):
+    monkeypatch.setattr(judges, "SCREENED_ROWS", most)
+    monkeypatch.setattr(crossfit, "MOST_LIGHT", 10**9)  # so that the fits are counted in this process
+    fitted = []
+
+    class Watcher(DummyClassifier):
+        def fit(self, X, y, sample_weight=None):
+            fitted.append(len(X))
+            return super().fit(X, y, sample_weight)
+
+    labels = np.arange(1200) % 3
+    x = (np.random.default_rng(3).normal(size=(1200, 4)) + 2 * labels[:, None]).astype(np.float32)
+    models = {"watcher": Watcher(), "logistic": resolve_models("logistic", x, 3)["logistic"]}
+    judged = judge(models, x, labels, 3, folds=4, random_state=0)
+    assert fitted == [min(most, 1200) * 3 // 4]
+    assert [entry.name for entry in judged.judges] == ["logistic"]
+    assert np.allclose(judged.probs.sum(axis=1), 1)
+    alone = judge({"logistic": models["logistic"]}, x, labels, 3, folds=4, random_state=0)
+    np.testing.assert_allclose(judged.probs, alone.probs)
 
 
 @pytest.mark.parametrize(("side", "convolutional"), [(8, False), (20, True)])

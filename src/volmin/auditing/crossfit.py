@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,12 +25,18 @@ FEWEST_OF_CLASS = 100
 """Number of rows that such a sample keeps of each class that has as many."""
 
 
+MOST_LIGHT = 2_000_000
+"""Largest number of rows times features times classes that is fitted in this process. Starting worker processes, each
+of which imports torch and its compiler, would take longer than they save."""
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Posteriors of one model for rows that it was not trained on.
 
     Attributes:
-        probs: (R, N, C) posteriors for each of R repetitions of the cross-fitting.
+        probs: (R, N, C) posteriors for each of R repetitions of the cross-fitting; zero for rows of folds that were
+            left out.
         clean: Whether they are posteriors of the clean label, from a model with its own T.
         histories: Records of a network per epoch, for each fold; empty for other models.
     """
@@ -38,6 +44,10 @@ class HeldOut:
     probs: Array
     clean: bool = False
     histories: list[list[Record]] = field(default_factory=list)
+
+    def with_folds(self, others: HeldOut) -> HeldOut:
+        """These posteriors and those of the folds that were left out here."""
+        return HeldOut(self.probs + others.probs, self.clean, self.histories + others.histories)
 
 
 def cross_fit(
@@ -47,6 +57,7 @@ def cross_fit(
     num_classes: int,
     *,
     folds: int,
+    parts: Sequence[int] | None = None,
     repeats: int = 1,
     random_state: int,
     threads: int = 1,
@@ -54,7 +65,8 @@ def cross_fit(
 ) -> dict[str, HeldOut]:
     """Fit a copy of every model for each fold on the other folds, and predict the fold with it.
 
-    All models use the same folds. The fits run on all cores, each with ``threads`` threads.
+    All models use the same folds. The fits run on all cores, each with ``threads`` threads, unless they are small. A
+    fold of a model gives the same posteriors whatever other folds and models are fitted.
 
     Args:
         models: scikit-learn classifiers by name. One with a ``transition_matrix_`` predicts the *clean* label.
@@ -62,6 +74,7 @@ def cross_fit(
         labels: (N,) labels in ``0 .. num_classes - 1``.
         num_classes: Number of classes C.
         folds: Number of folds, at least 2.
+        parts: Folds that are predicted, in ``0 .. folds - 1``; all by default.
         repeats: Number of repetitions, each with folds of its own.
         random_state: Random seed of the folds and of every model whose ``random_state`` is None.
         threads: Number of threads of each fit.
@@ -72,11 +85,12 @@ def cross_fit(
     copy_of = first_copies(flat)
     fold = np.stack([assign_folds(labels, copy_of, folds, generator) for _ in range(repeats)])
     tasks = [
-        (repeat, k, name, int(generator.integers(2**31)))
+        (repeat, k, name, _seed(random_state, repeat, k, *name.encode()))
         for repeat in range(repeats)
-        for k in range(folds)
+        for k in (range(folds) if parts is None else parts)
         for name in models
     ]
+    workers = 1 if flat.size * num_classes <= MOST_LIGHT else max(1, cpu_count() // threads)
 
     def fit_one(repeat: int, k: int, name: str, seed: int) -> tuple[Array, bool, list[Record]]:
         # scikit-learn accepts matrices only; a user's network may need the original shape.
@@ -85,7 +99,7 @@ def cross_fit(
 
     probs = {name: np.zeros((repeats, len(labels), num_classes)) for name in models}
     clean, histories = dict.fromkeys(models, False), {name: list[list[Record]]() for name in models}
-    results = _run(fit_one, tasks, workers=max(1, cpu_count() // threads))
+    results = _run(fit_one, tasks, workers)
     found = zip(tasks, results, strict=True)
     with warnings.catch_warnings():
         # joblib replaces workers whose memory has grown, and loses nothing.
@@ -98,6 +112,10 @@ def cross_fit(
             if history:
                 histories[name].append(history)
     return {name: HeldOut(probs[name], clean[name], histories[name]) for name in models}
+
+
+def _seed(*key: int) -> int:
+    return int(np.random.default_rng(key).integers(2**31))
 
 
 def _run(function: Any, tasks: list[tuple[Any, ...]], workers: int) -> Iterator[Any]:

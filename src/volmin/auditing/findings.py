@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from volmin.auditing.result import AuditResult
 
 CERTAIN = 0.8
-"""A model is weak if its most probable class has a smaller mean probability."""
+"""A model is weak if its most probable class has a smaller mean probability, and near-ties are frequent."""
 
 SKILL = 0.05
 """A model is weak if it agrees with at most this share more of the labels than the most frequent label does."""
@@ -108,7 +108,9 @@ def _weak_judge(result: AuditResult) -> Finding | None:
             " that say more about the classes, or the probabilities of a better model.",
         )
     certainty = float(result.clean_probs.max(axis=1).mean())
-    if certainty >= CERTAIN:
+    # Errors that people make on hard examples lower the certainty of a strong model too, but leave few near-ties.
+    strong = result.readings is not None and not result.readings.overlapping
+    if certainty >= CERTAIN or strong:
         return None
     return Finding(
         "weak_judge",

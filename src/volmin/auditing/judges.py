@@ -42,14 +42,15 @@ BOOSTED_NUMBERS = 5_000_000
 """Largest number of features for logistic regression, and of rows times features times classes for boosting."""
 
 SCREENED_ROWS = 20_000
-"""With more rows, the judges compete on a sample of this size, and only those that win are fitted to all rows."""
+"""With more rows, the judges compete on a sample of this size."""
 
 SMALLEST_WEIGHT = 0.05
 """Judges with a smaller weight are left out."""
 
 FEW_ROWS = 1000
 REPEATS = 3
-"""With fewer rows, the cross-fitting of the judges that win is repeated, since its folds are a source of chance."""
+"""With fewer rows, the judges compete on all folds, and the cross-fitting of those that win is repeated, since its folds
+are a source of chance. With more, they compete on the first fold, and only those that win are fitted to the others."""
 
 TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
 """Factors of the log posteriors among which the likelihood chooses for a network with its own T."""
@@ -161,21 +162,49 @@ def judge(
 ) -> Judgement:
     """Cross-fit the models and mix their posteriors; arguments as in ``cross_fit``."""
     settings: dict[str, Any] = {"folds": folds, "threads": threads, "progress": progress}
-    if len(models) > 1 and len(x) > SCREENED_ROWS:
-        sample = np.random.default_rng(random_state).permutation(len(x))[:SCREENED_ROWS]
-        screened = cross_fit(models, x[sample], labels[sample], num_classes, random_state=random_state, **settings)
-        announce("weighting models", progress)
-        models = {entry.name: models[entry.name] for entry in stack(screened, labels[sample]).judges}
-    found = cross_fit(models, x, labels, num_classes, random_state=random_state, **settings)
     if len(x) < FEW_ROWS:
-        winners = {entry.name: models[entry.name] for entry in stack(found, labels).judges}
+        found = cross_fit(models, x, labels, num_classes, random_state=random_state, **settings)
+        winners = _winners(models, found, labels)
         seed = random_state + 1
         again = cross_fit(winners, x, labels, num_classes, repeats=REPEATS - 1, random_state=seed, **settings)
         found = {
             name: replace(found[name], probs=np.concatenate([found[name].probs, again[name].probs])) for name in winners
         }
+    elif len(models) > 1:
+        found = _screened(models, x, labels, num_classes, random_state=random_state, settings=settings)
+    else:
+        found = cross_fit(models, x, labels, num_classes, random_state=random_state, **settings)
     announce("weighting models", progress)
     return stack(found, labels)
+
+
+def _screened(
+    models: Mapping[str, Any],
+    x: AnyArray,
+    labels: Labels,
+    num_classes: int,
+    *,
+    random_state: int,
+    settings: Mapping[str, Any],
+) -> dict[str, HeldOut]:
+    """Posteriors of the models that win on the first fold, of a sample if there are many rows; as in ``cross_fit``."""
+    rows = np.arange(len(x))
+    if len(x) > SCREENED_ROWS:
+        rows = np.random.default_rng(random_state).permutation(len(x))[:SCREENED_ROWS]
+    first = cross_fit(models, x[rows], labels[rows], num_classes, parts=[0], random_state=random_state, **settings)
+    winners = _winners(models, first, labels[rows])
+    if len(rows) < len(x):
+        return cross_fit(winners, x, labels, num_classes, random_state=random_state, **settings)
+    others = range(1, settings["folds"])
+    rest = cross_fit(winners, x, labels, num_classes, parts=others, random_state=random_state, **settings)
+    return {name: first[name].with_folds(rest[name]) for name in winners}
+
+
+def _winners(models: Mapping[str, Any], held_out: Mapping[str, HeldOut], labels: Labels) -> dict[str, Any]:
+    """The models that have a weight in the mixture of the posteriors of the predicted rows."""
+    predicted = next(iter(held_out.values())).probs[0].any(axis=1)
+    seen = {name: replace(found, probs=found.probs[:, predicted]) for name, found in held_out.items()}
+    return {entry.name: models[entry.name] for entry in stack(seen, labels[predicted]).judges}
 
 
 def stack(held_out: Mapping[str, HeldOut], labels: Labels) -> Judgement:
