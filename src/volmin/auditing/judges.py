@@ -49,8 +49,9 @@ SMALLEST_WEIGHT = 0.05
 
 FEW_ROWS = 1000
 REPEATS = 3
-"""With fewer rows, the judges compete on all folds, and the cross-fitting of those that win is repeated, since its folds
-are a source of chance. With more, they compete on the first fold, and only those that win are fitted to the others."""
+"""With fewer rows, the judges compete on all folds, and the cross-fitting of those that win is repeated, since its
+folds are a source of chance. With more, they compete on the first fold, and only those that win are fitted to the
+others."""
 
 TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
 """Factors of the log posteriors among which the likelihood chooses for a network with its own T."""
