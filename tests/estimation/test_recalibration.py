@@ -59,6 +59,13 @@ def test_a_correct_t_is_mostly_left_as_it_is(T):
         assert transition_error(T, one.transition) < 0.08
 
 
+def test_entries_near_zero_that_training_leaves_cost_at_most_the_sampling_error():
+    T = noise.pair(C, 0.45)
+    trained = 0.995 * T + 0.005 / C
+    errors = [transition_error(T, recalibrate(trained, *held_out(T, 6000, seed)).transition) for seed in range(10)]
+    assert np.mean(errors) < transition_error(T, trained) + 2 * np.sqrt(0.45 * 0.55 / 6000)
+
+
 def test_the_scale_of_sharpened_posteriors_is_found():
     T = noise.pair(C, 0.3)
     probs, labels = held_out(T)

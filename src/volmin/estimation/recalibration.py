@@ -6,9 +6,10 @@ and single entries absorb the network's own confusions. Held-out labels show bot
     T' = dominant(centre + level + contrast (w - centre)),    h' = softmax(scale log h),    loss = -mean log (T' h')_y,
 
 where T = dominant(w) is the trained T and ``centre`` the w of its mean off-diagonal ratio. Level 0 and contrast 1 leave
-T as it is; contrast 0 makes all off-diagonal entries equal, as with symmetric noise. The held-out part, a tenth of the
-data, could not determine single entries better than training did. T is changed only where these labels reject the
-trained T by a likelihood-ratio test.
+T as it is; contrast 0 makes all off-diagonal entries equal, as with symmetric noise. The contrast is never raised: what
+a network absorbs makes entries differ more, and for pair noise the gain would be entries nearer to zero, which matter
+little, at the price of a level from few labels. The held-out part, a tenth of the data, could not determine single
+entries better than training did. T is changed only where these labels reject the trained T by a likelihood-ratio test.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _SMALLEST = 1e-12
 """Smallest posterior, and smallest distance of a ratio of entries from 0 and 1."""
 
 _START = (0.0, 0.0, 1.0)
-_BOUNDS = ((-2.5, 2.5), (-5.0, 5.0), (0.0, 3.0))
-"""Of the logarithm of the scale, of the level and of the contrast. A negative contrast would reverse T."""
+_BOUNDS = ((-2.5, 2.5), (-5.0, 5.0), (0.0, 1.0))
+"""Of the logarithm of the scale, of the level and of the contrast."""
 
 
 @dataclass(frozen=True)
