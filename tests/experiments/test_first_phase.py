@@ -152,11 +152,12 @@ def test_method_that_does_not_begin_with_plain_training(method, tmp_path, digits
 
 
 def test_work_of_an_epoch_depends_on_networks_and_image_size():
-    assert set(plan(spec_of("decoupling", options={})).work) == {2}
+    scores = 0.3
+    assert set(plan(spec_of("decoupling", options={})).work) == {2 + scores}
     co_teaching = plan(spec_of("co_teaching", options={}))
-    assert co_teaching.work == (1,) + (2,) * EPOCHS
+    assert co_teaching.work == (1 + scores,) + (2 + scores,) * EPOCHS
     cifar = plan(spec.resolve("cifar10", "sym:0.2", "volminnet", preset="fast"))
-    small, middle, full = (5 / 8) ** 2, (13 / 16) ** 2, 1.0
+    small, middle, full = ((20 / 32) ** 2 + scores, (26 / 32) ** 2 + scores, 1 + scores)
     assert cifar.work == pytest.approx([small, middle, *[small] * 4, *[middle] * 4, *[full] * 4])
 
 
@@ -194,14 +195,15 @@ def test_assumed_work_agrees_with_recorded_times_within_a_third():
     recorded = json.loads((Path(__file__).parents[2] / "results" / "speed.json").read_text())["methods"]
     for method, times in recorded.items():
         if method != "ptd":
-            assumed = plan(spec_of(method, options={})).work[-1]
+            assumed = plan(spec_of(method, options={})).work[-1] / plan(spec_of("cross_entropy", options={})).work[-1]
             assert 2 / 3 < assumed / times < 4 / 3, method
 
 
-def test_remaining_time_of_growing_images_is_within_a_third():
-    """Seconds per epoch of one network with images of 20, 26 and 32 pixels, as measured on two free cores."""
+@pytest.mark.parametrize("measured", [(37, 65, 94), (51.5, 67, 85.4)], ids=["32", "bf16-mixed"])
+def test_remaining_time_of_growing_images_is_within_a_third(measured):
+    """Seconds per epoch of one network with images of 20, 26 and 32 pixels, as measured on a free core or two."""
     each = spec.resolve("cifar10", "sym:0.2", "cross_entropy", preset="fast")
-    seconds = [37.0] * 4 + [65.0] * 4 + [94.0] * 4
+    seconds = [float(time) for time in measured for _ in range(4)]
     for done in range(1, 12):
         status = RunStatus(each, "broken", done, 12, sum(seconds[:done]), done, None)
         left = seconds_left([status], 1)

@@ -14,7 +14,7 @@ from volmin.experiments.spec import RunSpec
 from volmin.io.atomic import read_json, write_text
 from volmin.io.sealed import read_sealed_json
 
-_CURVES = {"accuracy": 4, "transition_error": 5}
+_CURVES = {"accuracy": 4, "transition_error": 5, "seconds": 1}
 """Figures of every epoch that are kept, with their number of decimals."""
 _ROUNDING = ("threads", "accelerated", "precision")
 """Fields of a spec that only change how sums are rounded."""
