@@ -6,6 +6,7 @@ from statistics import mean, stdev
 from benchmarks.real_labels.record import means
 
 from volmin.experiments import tables
+from volmin.experiments.paper import STUDIES
 from volmin.experiments.records import read_records
 from volmin.io.atomic import read_json
 
@@ -73,3 +74,24 @@ def test_readme_quotes_the_benchmark_of_real_labels():
         f"(two networks, {len(ours)} sets), the stated ranges contain the true noise rate in {hits} of {len(ours)}"
         f", with a mean width of {width:.2f}, and the flags have a mean F1 of {f1:.2f}, cleanlab's {theirs:.2f} on"
     ) in text
+
+
+def test_results_page_quotes_the_cells_of_cifar():
+    recorded = {
+        record.spec["noise"]: record
+        for record in read_records(ROOT / "results" / "cifar10-fast.jsonl")
+        if (record.spec["method"], record.spec["seed"]) == ("volminnet", 1)
+    }
+    noises = ("sym:0.2", "sym:0.5", "pair:0.2", "pair:0.45")
+    paper = STUDIES["table1"].published
+    above = [100 * (recorded[noise].result["accuracy"] - paper["cifar10", noise, "volminnet"].mean) for noise in noises]
+    text = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    assert "(by {:.2f}, {:.2f}, {:.2f} and {:.2f} points)".format(*above) in text
+    fifty, twenty = ((recorded[noise].result, recorded[noise].curves["transition_error"]) for noise in noises[1::-1])
+    for sentence in (
+        f"error of {min(fifty[1][2:]):.3f} in its third epoch and of {fifty[1][-1]:.3f} at the end",
+        f"takes the error to {fifty[0]['transition_error']:.3f}, and from {twenty[1][-1]:.3f} to "
+        f"{twenty[0]['transition_error']:.3f} on sym:0.2",
+        "{:.3f} and {:.3f}".format(*(recorded[noise].result["transition_error"] for noise in noises[2:])),
+    ):
+        assert sentence in text
