@@ -136,6 +136,7 @@ KINDS = {
     "posteriors-": "Given posteriors of networks",
     "embeddings-": "Embeddings of images",
     "text-": "Texts",
+    "fashion-": "Simulated noise on Fashion-MNIST",
     "made-": "Simulated sets",
 }
 """First parts of the names of sets, and titles of their tables."""

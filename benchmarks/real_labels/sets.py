@@ -20,7 +20,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from volmin import noise
+from volmin import load_dataset, noise
 from volmin._typing import Array, Labels
 
 QUICK_ROWS = 2000
@@ -118,6 +118,18 @@ def _noisy_digits(T: Array, block: int = 1) -> LabelSet:
     return _with_features(x, noise.corrupt(clean, T, seed=0), clean)
 
 
+def _fashion(T: Array, folder: Path) -> LabelSet:
+    """The first 6,000 images of Fashion-MNIST, as 14 x 14 mean grey values, with noise T."""
+    files = folder / "fashion-mnist"
+    if not files.exists():
+        raise FileNotFoundError(files)
+    images = load_dataset("fashion_mnist", data_dir=files).train
+    pixels: Array = np.asarray(images.x)[:6000]
+    clean: Labels = np.asarray(images.y)[:6000].astype(np.int64)
+    x = pixels.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(6000, -1)
+    return _with_features(x, noise.corrupt(clean, T, seed=0), clean)
+
+
 def _overlapping(rows: int = 5000) -> LabelSet:
     """Two Gaussian classes, a quarter of the rows in one, that no classifier can separate; 3 % of labels are wrong."""
     generator = np.random.default_rng(0)
@@ -152,6 +164,11 @@ SETS: dict[str, Load] = {
     **{name: partial(_posteriors, f"{name}.npz") for name in POSTERIORS},
     **{f"embeddings-cifar10n-{name}": partial(_embeddings, labels) for name, labels in EMBEDDINGS.items()},
     **{name: partial(_text, f"{name}.csv") for name in ("text-youtube", "text-trec")},
+    "fashion-clean": partial(_fashion, np.eye(10)),
+    "fashion-symmetric-5": partial(_fashion, noise.symmetric(10, 0.05)),
+    "fashion-symmetric-20": partial(_fashion, noise.symmetric(10, 0.2)),
+    "fashion-pair-20": partial(_fashion, noise.pair(10, 0.2)),
+    "fashion-asymmetric-30": partial(_fashion, noise.asymmetric(10, 0.3, seed=0)),
     "made-digits-asymmetric": lambda _: _noisy_digits(noise.asymmetric(10, 0.3, seed=0)),
     "made-digits-clean": lambda _: _noisy_digits(np.eye(10)),
     "made-weak-judge": lambda _: _noisy_digits(noise.symmetric(10, 0.1), block=4),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import volmin
+from volmin import noise
 from volmin.auditing.reading import DECIDED, LARGEST_GAP, OVERLAPPING, choose, decided_share
 from volmin.exceptions import InputError
 from volmin.io.sealed import read_sealed_json, write_sealed_json
@@ -92,7 +93,8 @@ def test_summary_states_the_range_and_no_certainty(found, hard):
         assert words not in found.summary(fdr=0.1)
     assert found.intervals is None
     assert not found.identified
-    assert np.array_equal(found.noise_bounds, found.class_noise_range)
+    assert np.array_equal(found.noise_bounds[:, 1], found.class_noise_range[:, 1])
+    assert (found.noise_bounds[:, 0] <= found.class_noise_range[:, 0]).all()
 
 
 def test_reading_can_be_chosen(found, hard):
@@ -153,6 +155,33 @@ def overlapping(rows=20_000):
     z = generator.uniform(-8, 8, rows)
     probs = np.stack([1 / (1 + np.exp(-z)), 1 / (1 + np.exp(z)), np.zeros(rows)], axis=1)
     return probs, (generator.random(rows) > probs[:, 0]).astype(np.int64)
+
+
+def test_frequent_near_ties_widen_the_range_downwards(hard):
+    T = noise.symmetric(4, 0.2)
+    audit = volmin.audit(noise.corrupt(hard.labels, T, seed=0), probs=hard.probs @ T.T, random_state=0)
+    readings = readings_of(audit)
+    first, second = readings.noise_rates
+    assert audit.noise_range[0] < first - 0.01
+
+    def with_decided(share):
+        return replace(audit, readings=replace(readings, decided=share, sharpness=2.0))
+
+    assert with_decided(0.40).noise_range == with_decided(0.7).noise_range
+    low, high = with_decided(0.40).noise_range
+    halfway = with_decided(0.38)
+    assert not readings_of(halfway).overlapping
+    assert halfway.noise_range == pytest.approx((max(0, low - (second - first) / 2), high))
+    every, widened = with_decided(0.40).noise_bounds, halfway.noise_bounds
+    reduced = np.diff(readings.class_noise_rates, axis=1)[:, 0] / 2
+    np.testing.assert_allclose(widened[:, 0], np.maximum(0, every[:, 0] - np.maximum(0, reduced)), atol=1e-12)
+    np.testing.assert_allclose(widened[:, 1], every[:, 1])
+    overlapping = with_decided(0.36)
+    assert overlapping.noise_range[0] == 0
+    assert (overlapping.noise_bounds[:, 0] == 0).all()
+    assert low > (second - first) / 2 > 0.02
+    assert "fewer if the model is weak" in halfway.summary()
+    assert "errors of sampling and of the model widen the range" in with_decided(0.40).summary()
 
 
 @pytest.mark.parametrize("sharpness", [1.5, 3.0])

@@ -85,7 +85,8 @@ def test_malformed_content_with_a_valid_checksum_is_rejected(folder, changes):
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
 def test_flipped_bit_is_detected(folder, name, place):
     content = bytearray((folder / name).read_bytes())
-    content[int(place * len(content))] ^= 1
+    # Another bit could change the last digit of a number, to one that stands for the same number.
+    content[int(place * len(content))] ^= 16
     (folder / name).write_bytes(content)
     with pytest.raises(ValueError, match="damaged"):
         volmin.Audit.load(folder)

@@ -65,6 +65,15 @@ class Readings:
         return self.differ and self.decided <= FEW_UNDECIDED[0]
 
     @property
+    def mistaken(self) -> float:
+        """Share of the gap between the readings by which the class-dependent one may overestimate the noise.
+
+        Mistakes that a model makes with confidence, such as between similar classes, look like class-dependent noise.
+        They are assumed to be as frequent as near-ties where these are as frequent as between overlapping classes.
+        """
+        return float(np.interp(self.decided, FEW_UNDECIDED, (1.0, 0.0)))
+
+    @property
     def gap(self) -> float:
         """Share of the labels that are wrong under the second reading and not under the first, in [0, 1]."""
         return _gap(*self.noise_rates)

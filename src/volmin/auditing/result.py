@@ -112,9 +112,9 @@ class AuditResult:
         """Lower and upper bound of the share of wrong labels; contains ``noise_rate``.
 
         They are the shares under the two readings of hard examples and in all repetitions of the cross-fitting, widened
-        by the sampling error of as many rows and, where T is identified, by the interval; and then by ``MODEL_ERROR``.
-        The lower bound is zero where the estimate is only the largest noise that explains the labels (see
-        ``may_be_lower``).
+        by the sampling error of as many rows and, where T is identified, by the interval; and then by ``MODEL_ERROR``,
+        downwards also by ``mistakes``. The lower bound is zero where the estimate is only the largest noise that
+        explains the labels (see ``may_be_lower``).
         """
         rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()), *self.repeated_rates.ravel())
         level = self.sampling.level if self.sampling else 0.95
@@ -125,8 +125,13 @@ class AuditResult:
                 min(bounds[0], float(self.intervals.noise_rate.low)),
                 max(bounds[1], float(self.intervals.noise_rate.high)),
             ]
-        low, high = max(0.0, bounds[0] - MODEL_ERROR), min(1.0, bounds[1] + MODEL_ERROR)
+        low, high = max(0.0, bounds[0] - MODEL_ERROR - self.mistakes), min(1.0, bounds[1] + MODEL_ERROR)
         return (0.0 if self.may_be_lower else low), high
+
+    @property
+    def mistakes(self) -> float:
+        """Share of labels that may count as wrong because of mistakes of the model, as far as near-ties suggest."""
+        return float(_mistakes(self.readings, np.array(self.readings.noise_rates))) if self.readings else 0.0
 
     @property
     def wrong_by_reading(self) -> Array:
@@ -192,11 +197,16 @@ class AuditResult:
         """(C, 2) bounds of each class's noise rate.
 
         Its interval where T is identified, otherwise the bracket; under another reading than the class-dependent one,
-        the range between the readings.
+        the range between the readings. The lower bounds allow for the same mistakes of the model as ``noise_range``.
         """
         if not self.class_dependent:
-            return self.class_noise_range
-        return self.bracket if self.scatter is None else noise_bounds(self.scatter, self.intervals, self.bracket)
+            bounds = self.class_noise_range
+        else:
+            bounds = self.bracket if self.scatter is None else noise_bounds(self.scatter, self.intervals, self.bracket)
+        if self.may_be_lower:
+            return bounds * [0.0, 1.0]
+        mistakes = _mistakes(self.readings, self.readings.class_noise_rates) if self.readings else 0.0
+        return np.stack([np.maximum(0, bounds[:, 0] - mistakes), bounds[:, 1]], axis=1)
 
     def issues(self, fdr: float | None = None) -> Labels:
         """Rows of the flagged labels, the most suspicious first.
@@ -275,3 +285,8 @@ class AuditResult:
             raise InputError("clean holds no label; give the true labels of a few dozen rows drawn at random.")
         truth = encode(values[known], self.classes).codes
         return compare(self, known, truth, fdr, sample)
+
+
+def _mistakes(found: Readings, rates: Array) -> Array:
+    """Share of labels by which noise rates under the two readings, (..., 2), may be too high."""
+    return found.mistaken * np.maximum(0, rates[..., 1] - rates[..., 0])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from volmin.auditing.reading import MODEL_ERROR
 from volmin.auditing.result import AuditResult, Check
 from volmin.formatting import terminal_safe
 from volmin.identifiability import Verdict
@@ -75,7 +76,7 @@ def headline(result: AuditResult) -> str:
 def _widened(result: AuditResult) -> str:
     if result.two_classes:
         return ", and fewer if there are no anchor points"
-    if result.may_be_lower:
+    if result.may_be_lower or (result.readings and min(result.mistakes, result.readings.noise_rates[0]) > MODEL_ERROR):
         return ", and fewer if the model is weak or the classes overlap"
     return "; errors of sampling and of the model widen the range"
 
