@@ -15,6 +15,7 @@ from volmin.data import Dataset, Part, TensorLoader
 from volmin.exceptions import DamagedFileError, InputError
 from volmin.experiments import acceleration, presets, provenance, run, spec
 from volmin.experiments.folder import read_result, tidy
+from volmin.experiments.predictor import load_run
 from volmin.experiments.records import read_records
 from volmin.io.locks import only_process
 
@@ -74,6 +75,18 @@ def test_content_of_a_run_folder(finished):
     assert transition_error(noise.pair(10, 0.35), T) == pytest.approx(chosen["transition_error"], abs=1e-6)
     assert load_file(folder / "model.safetensors").keys() == experiment.method.state_dict().keys()
     assert json.loads((folder / "spec.json").read_text())["options"]["lam"] == 1e-4
+
+
+def test_result_holds_the_error_of_a_transition_that_is_changed_after_the_last_epoch(tmp_path, digits):
+    experiment = run.set_up(resolve(noise="sym:0.5", epochs=30, options={"recalibrate": True}), dataset=digits)
+    result = run.run(experiment, tmp_path)
+    folder = experiment.spec.folder(tmp_path)
+    saved = np.load(folder / "transition.npy", allow_pickle=False)
+    assert result["transition_error"] == pytest.approx(transition_error(noise.symmetric(10, 0.5), saved))
+    assert result["transition_error"] != result["by_selection"]["loss"]["transition_error"]
+    scale = load_file(folder / "model.safetensors")["scale"]
+    assert scale != 1
+    assert np.allclose(load_run(folder).transition, saved)
 
 
 def test_finished_run_is_not_repeated(finished, tmp_path, digits):
