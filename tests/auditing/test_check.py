@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import volmin
 from volmin.auditing.check import counted_interval, guessed_sample, more_decisions, powered_rate
 from volmin.auditing.posterior import ReadingPosterior
+from volmin.auditing.text import check_summary
 from volmin.exceptions import InputError
 
 ROWS = 4000
@@ -179,3 +180,17 @@ def test_saved_audit_can_be_checked(hard, tmp_path):
 def test_unknown_sample_is_rejected(hard):
     with pytest.raises(InputError, match="random, flagged"):
         hard.audit.check(known_labels(hard, [0]), sample="all")
+
+
+def test_error_of_t_is_stated_for_random_rows_only():
+    generator = np.random.default_rng(0)
+    clean = np.arange(600) % 3
+    labels = np.where(generator.random(600) < 0.1, (clean + 1) % 3, clean)
+    probs = np.where(clean[:, None] == np.arange(3), 0.88, 0.02)
+    probs[np.arange(600), (clean + 1) % 3] = 0.1
+    audit = volmin.audit(labels, probs=probs, random_state=0)
+    for sample, stated in (("random", True), ("flagged", False)):
+        known = np.full(600, np.nan)
+        rows = generator.permutation(600)[:100] if sample == "random" else audit.issues()[:50]
+        known[rows] = clean[rows]
+        assert ("the error of T is" in check_summary(audit.check(known, sample=sample))) == stated

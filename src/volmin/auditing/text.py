@@ -147,9 +147,10 @@ def rare_classes(result: AuditResult) -> str:
 
 def check_summary(check: Check) -> str:
     """The comparison with known true labels in a few lines."""
+    # Rows that were chosen because they are suspicious say nothing about the rates in T.
+    error = f"; the error of T is {check.transition_error:.3f}" if check.sample == "random" else ""
     lines = [
-        f"In {check.rows:,} rows with a known true label, {check.noise_rate:.1%} of the given labels are wrong;"
-        f" the error of T is {check.transition_error:.3f}."
+        f"In {check.rows:,} rows with a known true label, {check.noise_rate:.1%} of the given labels are wrong{error}."
     ]
     if check.flagged:
         lines.append(
