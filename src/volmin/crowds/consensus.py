@@ -18,8 +18,8 @@ was not fitted to) and
 
 where the last term is T times the derivative of ``lam * log volume`` of the stacked matrices. It starts from the vote
 shares and, with features, also from a joint fit of a regression and all T with the volume penalty (VolMinNet with a T
-for each annotator), which finds T where most items have a single answer. The result that predicts held-out answers
-better is kept.
+for each annotator), which finds T where most items have a single answer. The result is kept whose score, the mean
+log-probability of held-out answers, less ``lam`` times the log volume is larger.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class CrowdFit:
         weight: Weight of an answer beside the others; below 1 where annotators err on the same items.
         strength: Answers per class by which an annotator's matrix is shrunk towards ``pooled``.
         score: Mean log-probability of an answer, predicted from the features and the other answers.
+        ridge: Ridge penalty of the classifier; zero without features.
+        lam: Weight of the log volume.
     """
 
     transitions: Array
@@ -84,6 +86,8 @@ class CrowdFit:
     weight: float
     strength: float
     score: float
+    ridge: float
+    lam: float
 
 
 def fit_crowd(
@@ -122,13 +126,14 @@ def fit_crowd(
     from_joint = _Expectation(answers, head, lam, progress, 2, ROUNDS).run(
         softmax(log(joint.posteriors(x))[answers.item] + own, axis=1)
     )
-    return max(from_votes, from_joint, key=lambda fit: fit.score)
+    # Where the classifier fits any T equally well, the scores are equal, and the volume decides.
+    return max(from_votes, from_joint, key=lambda fit: fit.score - lam * _log_volume(fit.transitions))
 
 
 def refit_transitions(answers: Answers, fit: CrowdFit, items: Labels) -> Array:
     """(M, R, C) matrices fitted to the answers to some items (ascending numbers), with the classifier of ``fit``."""
     part, h, T = answers.take(items), fit.classifier_probs[items], fit.transitions
-    expectation = _Expectation(part, None, LAM, None, 1)
+    expectation = _Expectation(part, None, fit.lam, None, 1)
     expectation.weight, expectation.strength = fit.weight, fit.strength
     for _ in range(2 * STEPS):
         T = expectation.maximised(expectation.expected(h, T), T)
@@ -175,8 +180,9 @@ class _Expectation:
                 self.progress("consensus", self.done + number + 1, self.total)
         T = self.maximised(q, T)
         posteriors = clean_posteriors(answers, T, h, self.weight)
+        ridge = 0.0 if self.head is None else self.head.ridge
         pooled = self.pooled(answers.per_answer(q))
-        return CrowdFit(T, pooled, h, posteriors, self.weight, self.strength, score)
+        return CrowdFit(T, pooled, h, posteriors, self.weight, self.strength, score, ridge, self.lam)
 
     def classifier(self, targets: Array) -> Array:
         """(N, C) posteriors from the features; the class priors without features."""
@@ -235,6 +241,11 @@ class _Expectation:
                 best = max(best, (found, weight, strength))
         score, self.weight, self.strength = best
         return score
+
+
+def _log_volume(T: Array) -> float:
+    """Log volume of the stacked matrices, (M, R, C)."""
+    return float(log_volume(stacked(torch.as_tensor(T))))
 
 
 def _volume_slope(T: Array) -> Array:

@@ -3,6 +3,8 @@
 The classifier h and all matrices minimise, with S the stack of the matrices,
 
     mean over answers of -log (T[m] h(x))[y]  +  lam * log volume of S  +  ridge / 2 |weights|^2  +  prior of T[m].
+
+With a weight, each answer counts together with the other answers to its item, as in ``volmin.crowds.consensus``.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
 from scipy.special import softmax
-from torch import Tensor
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from volmin._typing import Array, Labels
 from volmin.crowds.answers import Answers
 from volmin.crowds.head import Features
-from volmin.crowds.transitions import AnnotatorTransitions, stacked
+from volmin.crowds.transitions import AnnotatorTransitions, stacked, votes_nll
 from volmin.transition import log_volume
 
 MOST_ITEMS = 20_000
@@ -37,10 +41,12 @@ class JointFit:
     Attributes:
         weights: (D, C) weights of the classifier.
         transitions: (M, R, C) matrices.
+        parameters: All parameters in one vector, from which another fit can start.
     """
 
     weights: Array
     transitions: Array
+    parameters: Array
 
     def posteriors(self, x: Features) -> Array:
         """(N, C) posteriors of the clean label for features with a last column of ones."""
@@ -65,7 +71,16 @@ def choose_ridge(answers: Answers, x: Features, fold: Labels, strongest: float, 
     return best
 
 
-def fit_jointly(answers: Answers, x: Features, ridge: float, lam: float, max_iterations: int = 200) -> JointFit:
+def fit_jointly(
+    answers: Answers,
+    x: Features,
+    ridge: float,
+    lam: float,
+    *,
+    weight: float = 0.0,
+    start: JointFit | None = None,
+    max_iterations: int = 200,
+) -> JointFit:
     """Fit the classifier and all matrices together.
 
     Args:
@@ -73,6 +88,8 @@ def fit_jointly(answers: Answers, x: Features, ridge: float, lam: float, max_ite
         x: (N, D) standardised features with a last column of ones, which is not penalised.
         ridge: Weight of the penalty on the classifier's weights.
         lam: Weight of the log volume.
+        weight: Weight of the other answers to the same item.
+        start: A fit to start from.
         max_iterations: Limit of L-BFGS iterations.
     """
     rows = _sample(np.arange(answers.num_items))
@@ -80,25 +97,26 @@ def fit_jointly(answers: Answers, x: Features, ridge: float, lam: float, max_ite
     features = torch.as_tensor(x)
     item, annotator, label = (torch.as_tensor(part) for part in (answers.item, answers.annotator, answers.label))
     C, A = answers.num_classes, max(1, len(answers))
-    matrices = AnnotatorTransitions(C, answers.num_annotators, abstains=answers.num_labels > C)
-    weights = torch.zeros(x.shape[1], C, requires_grad=True)
-    parameters = [weights, *matrices.parameters()]
-    optimizer = torch.optim.LBFGS(parameters, max_iter=max_iterations, history_size=20, line_search_fn="strong_wolfe")
+    matrices = AnnotatorTransitions(C, answers.num_annotators, abstains=answers.num_labels > C).double()
+    weights = nn.Parameter(torch.zeros(x.shape[1], C, dtype=torch.float64))
+    parameters = nn.ParameterList([weights, *matrices.parameters()])
 
-    def loss() -> Tensor:
-        optimizer.zero_grad()
+    def objective(vector: Array) -> tuple[float, Array]:
+        vector_to_parameters(torch.as_tensor(vector), parameters)
         T = matrices()
-        h = (features @ weights).softmax(dim=1)
-        likelihood = (h[item] * T[annotator, label]).sum(1)
+        nll = votes_nll((features @ weights.to(features.dtype)).double(), T, item, annotator, label, weight)
         penalty = ridge / 2 * weights[:-1].square().sum() + SHRINKAGE / A * matrices.penalty()
-        value = -(likelihood + 1e-12).log().mean() + lam * log_volume(stacked(T)) + penalty
-        value.backward()
-        return value
+        value = nll + lam * log_volume(stacked(T)) + penalty
+        slopes = torch.autograd.grad(value, list(parameters))
+        return value.item(), parameters_to_vector(slopes).numpy()
 
+    first = parameters_to_vector(parameters).detach().numpy() if start is None else start.parameters
+    options = {"maxiter": max_iterations, "maxcor": 20}
     with torch.enable_grad():
-        optimizer.step(loss)  # pyright: ignore[reportArgumentType]
+        found = scipy.optimize.minimize(objective, first, jac=True, method="L-BFGS-B", options=options)
+    vector_to_parameters(torch.as_tensor(found.x), parameters)
     with torch.no_grad():
-        return JointFit(weights.numpy().astype(np.float64), matrices().numpy().astype(np.float64))
+        return JointFit(weights.detach().numpy(), matrices().numpy(), found.x)
 
 
 def _sample(items: Labels) -> Labels:

@@ -5,7 +5,7 @@ answer)`` over the answers. How far answers to one item may be trusted as separa
 with a weight w of an answer (``fit_crowd``), the rates under w squared and under the square root of w are plausible
 too. The three are equal where w = 1, and far apart where annotators err on the same items. The interval reaches from
 the lower bound of the lowest to the upper bound of the highest rate, each with the uncertainty of a binomial count and
-of the matrices (a jackknife over parts of the items).
+of the model (a jackknife over parts of the items, which fits the classifier and all matrices anew).
 
 Where no item has more than one answer, as with groups of single labels, w plays no role, and the second rate is that
 of the reading in which each example has one right label (``volmin.readings``).
@@ -13,22 +13,27 @@ of the reading in which each example has one right label (``volmin.readings``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
 from volmin import readings
-from volmin._typing import AnyArray, Array
+from volmin._typing import AnyArray, Array, Labels
 from volmin.crowds.aggregation import clean_posteriors
 from volmin.crowds.answers import Answers
 from volmin.crowds.consensus import CrowdFit, refit_transitions
+from volmin.crowds.head import standardised
+from volmin.crowds.joint import fit_jointly
 
 PARTS = 10
 """Parts of the items; the jackknife leaves out one after another."""
 
 REFITTED_ANSWERS = 100_000
-"""Largest number of answers of the jackknife; the variance of more is taken to fall with their number."""
+REFITTED_NUMBERS = 10_000_000
+"""Largest numbers of answers, and of items times features, of the jackknife; the variance of more answers is taken to
+fall with their number."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +51,23 @@ class Rates:
     high: Array
 
 
-def annotator_rates(answers: Answers, fit: CrowdFit, level: float = 0.95) -> tuple[Rates, Rates]:
+def annotator_rates(
+    answers: Answers, fit: CrowdFit, features: AnyArray | None = None, level: float = 0.95
+) -> tuple[Rates, Rates]:
     """Noise rates of the M annotators, and of all answers together (arrays of length one).
 
     Args:
         answers: Answers of all annotators.
         fit: The model fitted to them.
+        features: (N, ...) features that it was fitted with, if any.
         level: Nominal coverage of the intervals.
     """
-    wrong = np.stack([_wrong(answers, fit, fit.transitions, w) for w in (fit.weight, fit.weight**2, fit.weight**0.5)])
+    wrong = np.stack([_wrong(answers, fit, w) for w in (fit.weight, fit.weight**2, fit.weight**0.5)])
     if answers.answers_of_items.max(initial=0) <= 1:
         wrong = np.stack([wrong[0], _wrong_if_one_is_right(answers, fit)])
     counts = np.bincount(answers.annotator, minlength=answers.num_annotators)
     sums = np.stack([_sums(answers, row) for row in wrong])
-    variances, variance = _variances(answers, fit)
+    variances, variance = _variances(answers, fit, features, level)
     own = _intervals(sums, counts, counts, variances, level)
     # Answers to one item are not independent, so that items are counted here.
     items = np.array([(answers.answers_of_items > 0).sum()])
@@ -71,26 +79,54 @@ def _sums(answers: Answers, values: Array) -> Array:
     return np.bincount(answers.annotator, values, minlength=answers.num_annotators).astype(np.float64)
 
 
-def _variances(answers: Answers, fit: CrowdFit) -> tuple[Array, Array]:
-    """Variances of the rates of annotators, (M,), and of that of all, (1,), because the matrices are estimates."""
-    share = min(1.0, REFITTED_ANSWERS / max(1, len(answers)))
+def _variances(answers: Answers, fit: CrowdFit, features: AnyArray | None, level: float) -> tuple[Array, Array]:
+    """Variances of the rates of annotators, (M,), and of that of all, (1,), because the model is an estimate.
+
+    Times the square of the ratio of the quantiles of Student's and the normal distribution, since the variance itself
+    is estimated from few parts.
+    """
+    most = REFITTED_ANSWERS / max(1, len(answers))
+    if features is not None:
+        most = min(most, REFITTED_NUMBERS / max(1, features.size))
+    share = min(1.0, most)
     kept = np.flatnonzero(np.random.default_rng(1).random(answers.num_items) < share)
     part = np.random.default_rng(0).permutation(len(kept)) % PARTS
-    sample, of_sample = answers.take(kept), replace(fit, classifier_probs=fit.classifier_probs[kept])
+    sample = answers.take(kept)
     counts = np.bincount(sample.annotator, minlength=answers.num_annotators)
     rates, overall = [], []
-    for left_out in range(PARTS):
-        T = refit_transitions(sample, of_sample, np.flatnonzero(part != left_out))
-        wrong = _wrong(sample, of_sample, T, fit.weight)
+    for h, T in _refits(sample, fit, features, kept, part):
+        wrong = 1 - _of_answer(sample, clean_posteriors(sample, T, h, fit.weight))
         rates.append(_sums(sample, wrong) / np.maximum(counts, 1))
         overall.append([wrong.mean()])
-    factor = share * (PARTS - 1)
+    tail = (1 - level) / 2
+    quantiles = float(scipy.stats.t.ppf(tail, PARTS - 1) / scipy.stats.norm.ppf(tail))
+    factor = share * (PARTS - 1) * quantiles**2
     return factor * np.var(rates, axis=0), factor * np.var(overall, axis=0)
 
 
-def _wrong(answers: Answers, fit: CrowdFit, T: Array, weight: float) -> Array:
+def _refits(
+    sample: Answers, fit: CrowdFit, features: AnyArray | None, kept: Labels, part: Labels
+) -> Iterator[tuple[Array, Array]]:
+    """Posteriors of the items of the sample, (N, C), and matrices, (M, R, C), fitted without each part of the items."""
+    if features is None:
+        h = fit.classifier_probs[kept]
+        of_sample = replace(fit, classifier_probs=h)
+        for left_out in range(PARTS):
+            yield h, refit_transitions(sample, of_sample, np.flatnonzero(part != left_out))
+        return
+    x = standardised(features[kept])
+    whole = fit_jointly(sample, x, fit.ridge, fit.lam, weight=fit.weight)
+    for left_out in range(PARTS):
+        rest = np.flatnonzero(part != left_out)
+        found = fit_jointly(
+            sample.take(rest), x[rest], fit.ridge, fit.lam, weight=fit.weight, start=whole, max_iterations=100
+        )
+        yield found.posteriors(x), found.transitions
+
+
+def _wrong(answers: Answers, fit: CrowdFit, weight: float) -> Array:
     """(A,) probabilities that the answers are wrong."""
-    posteriors = clean_posteriors(answers, T, fit.classifier_probs, weight)
+    posteriors = clean_posteriors(answers, fit.transitions, fit.classifier_probs, weight)
     return 1 - _of_answer(answers, posteriors)
 
 

@@ -119,13 +119,18 @@ def answers_nll(logits: Tensor, T: Tensor, y: Tensor, weight: float = 0.0) -> Te
     if y.numel() and int(y.max()) >= T.shape[1]:
         raise_label_range(y, T.shape[1])
     row, annotator = torch.nonzero(y >= 0, as_tuple=True)
-    if len(row) == 0:
+    return votes_nll(logits, T, row, annotator, y[row, annotator], weight)
+
+
+def votes_nll(logits: Tensor, T: Tensor, item: Tensor, annotator: Tensor, label: Tensor, weight: float = 0.0) -> Tensor:
+    """``answers_nll`` of answers in a list: (A,) items, annotators and labels."""
+    if len(item) == 0:
         return logits.sum() * 0
-    own = T[annotator, y[row, annotator]].clamp_min(torch.finfo(T.dtype).tiny).log()
-    log_likelihood = logits.log_softmax(dim=1)[row] + own
+    own = T[annotator, label].clamp_min(torch.finfo(T.dtype).tiny).log()
+    log_likelihood = logits.log_softmax(dim=1)[item] + own
     if weight:
-        total = torch.zeros_like(logits).index_add(0, row, own)
-        log_likelihood = log_likelihood + weight * (total[row] - own)
+        total = torch.zeros_like(logits).index_add(0, item, own)
+        log_likelihood = log_likelihood + weight * (total[item] - own)
     return -log_likelihood.logsumexp(1).mean()
 
 

@@ -103,7 +103,7 @@ def audit_crowd(
         encoded, x, columns = _encoded(labels, features, groups, types, classes, progress)
         answers = encoded.answers
         fit = fit_crowd(answers, x, folds=folds, random_state=seed, progress=progress)
-        rates, overall = annotator_rates(answers, fit, level)
+        rates, overall = annotator_rates(answers, fit, x, level)
         found = CrowdAudit(
             classes=encoded.classes,
             names=encoded.annotators,
