@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.crowds import record
 from benchmarks.crowds.measures import measures
-from benchmarks.crowds.sets import SETS
-from benchmarks.crowds.tools import aggregates
+from benchmarks.crowds.sets import REAL, SETS
+from benchmarks.crowds.tools import Aggregate, aggregates
 from rich.console import Console
 from rich.table import Table
 
@@ -47,13 +47,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rows: list[dict] = []
     for name in (name for name in SETS if name.startswith(tuple(options.sets))):
+        known: dict[str, Aggregate] = {}
         for seed in range(options.seeds):
             try:
                 crowd = SETS[name](options.data_dir, seed)
             except FileNotFoundError as missing:
                 print(f"{name}: {missing.filename} not found, skipped")
                 break
-            for tool, found in aggregates(crowd, seed):
+            for tool, found in aggregates(crowd, seed, known if name in REAL else {}):
                 rows.append({"set": name, "seed": seed, "tool": tool, **measures(found, crowd, seed)})
             print(f"{name}, seed {seed}: done", flush=True)
             if options.json:

@@ -62,6 +62,27 @@ def simulated(per_item: int, annotators: int, spammers: int, C: int, num_items: 
     return Crowd(answers, x, clean, T, spammers=tuple(range(spammers)))
 
 
+def kinds(num_items: int, seed: int) -> Crowd:
+    """Items of 40 kinds that the features name, with one answer each, by 5 annotators who confuse all classes.
+
+    A classifier of kinds can fit any T equally well, and no entry of a T is close to zero, so that the likelihood does
+    not determine T; the volume does.
+    """
+    C, generator = 3, np.random.default_rng(seed)
+    h = generator.dirichlet(np.full(C, 0.5), size=4000)
+    h = h[h.max(axis=1) < 0.8][:40]
+    T = []
+    for _ in range(5):
+        diagonal, wrong = generator.uniform(0.45, 0.65, size=C), generator.dirichlet(np.full(C, 20), size=C).T
+        np.fill_diagonal(wrong, 0)
+        T.append(wrong / wrong.sum(axis=0) * (1 - diagonal) + np.diag(diagonal))
+    kind = np.arange(num_items) % len(h)
+    clean, annotator = _draw(h[kind], generator), generator.integers(5, size=num_items)
+    answers = np.full((num_items, 5), -1)
+    answers[np.arange(num_items), annotator] = _draw(np.stack(T)[annotator, :, clean], generator)
+    return Crowd(answers, np.eye(len(h))[kind], clean, np.stack(T))
+
+
 def _transition(C: int, generator: np.random.Generator) -> Array:
     T = generator.dirichlet(np.full(C, 0.7), size=C).T
     T[np.arange(C), np.arange(C)] = 0
@@ -102,6 +123,10 @@ SETS: dict[str, Load] = {
     "made-5-annotators-1-answer": _made(1, 5),
     "made-5-annotators-2-answers": _made(2, 5),
     "made-5-annotators-2-answers-spammer": _made(2, 5, 1),
+    "made-40-kinds-1-answer": lambda folder, seed: kinds(20_000, seed),
     "made-20-annotators-3-answers-spammers": _made(3, 20, 4, C=4),
     "made-50-annotators-5-answers": _made(5, 50, 5, C=4),
 }
+
+REAL = ("labelme", "cifar10n")
+"""Sets that are the same for every seed."""

@@ -20,6 +20,9 @@ from volmin.crowds import Answers, dawid_skene, fit_crowd, vote_shares
 
 PSEUDO_COUNT = 0.01
 
+MOST_ANSWERS = 12_000
+"""Sets with more answers are not given to crowd-kit, which takes minutes for them."""
+
 
 @dataclass(frozen=True)
 class Aggregate:
@@ -42,20 +45,37 @@ class Aggregate:
     named: list[int] | None = field(default=None)
 
 
-def aggregates(crowd: Crowd, seed: int) -> Iterator[tuple[str, Aggregate]]:
-    """The results of all tools that are installed."""
+def aggregates(crowd: Crowd, seed: int, known: dict[str, Aggregate]) -> Iterator[tuple[str, Aggregate]]:
+    """The results of all tools that are installed and suit the crowd.
+
+    Args:
+        crowd: The answers.
+        seed: Random seed.
+        known: Results of an earlier seed on the same answers; those of tools without randomness are used again.
+    """
     for name, tool in TOOLS.items():
-        if tool is _without_volume and crowd.T is None:
-            continue  # measured by the error of T
-        if tool is _crowdlab and (crowd.answers >= 0).sum(axis=1).max() <= 1:
-            continue  # refuses items with one answer
+        if tool not in (_volmin, _without_volume) and name in known:
+            yield name, known[name]
+            continue
+        if not _suits(tool, crowd):
+            continue
         start = time.perf_counter()
         try:
             found = tool(crowd, seed)
         except ImportError as missing:
             print(f"{name}: {missing.name} is not installed, skipped")
             continue
-        yield name, Aggregate(**found, seconds=time.perf_counter() - start)
+        known[name] = Aggregate(**found, seconds=time.perf_counter() - start)
+        yield name, known[name]
+
+
+def _suits(tool: Callable[[Crowd, int], dict], crowd: Crowd) -> bool:
+    answers = int((crowd.answers >= 0).sum())
+    if tool in (_without_volume, _clean_labels):
+        return crowd.T is not None  # measured by the error of T
+    if tool in (_crowdkit_dawid_skene, _glad):
+        return answers <= MOST_ANSWERS
+    return tool is not _crowdlab or int((crowd.answers >= 0).sum(axis=1).max()) > 1  # it refuses single answers
 
 
 def _volmin(crowd: Crowd, seed: int) -> dict:
@@ -72,6 +92,14 @@ def _volmin(crowd: Crowd, seed: int) -> dict:
 def _without_volume(crowd: Crowd, seed: int) -> dict:
     fit = fit_crowd(Answers.from_matrix(crowd.answers, crowd.num_classes), crowd.x, lam=0, random_state=seed)
     return {"probs": fit.clean_probs, "T": fit.transitions}
+
+
+def _clean_labels(crowd: Crowd, seed: int) -> dict:
+    """T counted with the clean labels, which no tool sees: the error that remains is that of few answers."""
+    answers = Answers.from_matrix(crowd.answers, crowd.num_classes)
+    clean = np.eye(crowd.num_classes)[crowd.clean]
+    counts = answers.per_answer(clean[answers.item]) + PSEUDO_COUNT
+    return {"probs": clean, "T": counts / counts.sum(axis=1, keepdims=True)}
 
 
 def _majority(crowd: Crowd, seed: int) -> dict:
@@ -128,4 +156,5 @@ TOOLS: dict[str, Callable[[Crowd, int], dict]] = {
     "Dawid-Skene, crowd-kit": _crowdkit_dawid_skene,
     "GLAD, crowd-kit": _glad,
     "CROWDLAB, cleanlab": _crowdlab,
+    "(clean labels)": _clean_labels,
 }

@@ -30,6 +30,9 @@ MOST_ITEMS = 20_000
 RIDGE_DIVISORS = (1, 3, 10, 30, 100)
 """Candidates for the ridge penalty, relative to that of a regression on the votes, which needs a stronger one."""
 
+CLEARLY_WORSE = 0.01
+"""Weaker penalties are no longer tried after the score of an answer has fallen by this much below the best."""
+
 SHRINKAGE = 4.0
 """Precision of the Gaussian prior on the deviations of an annotator's matrix from the pooled one."""
 
@@ -59,15 +62,21 @@ class JointFit:
 
 
 def choose_ridge(answers: Answers, x: Features, fold: Labels, strongest: float, lam: float) -> float:
-    """The ridge penalty, at most ``strongest``, under which the answers to items of the first fold are most likely."""
+    """The ridge penalty, at most ``strongest``, with the best score of the answers to items of the first fold.
+
+    The score is their mean log-likelihood less ``lam`` times the log volume. A ridge penalty keeps posteriors from being
+    certain, so that where any T fits equally well, a strong one would bring T close to the identity.
+    """
     fitted, held_out = (_sample(rows) for rows in (np.flatnonzero(fold != 0), np.flatnonzero(fold == 0)))
     best, best_score = strongest, -np.inf
     for divisor in RIDGE_DIVISORS:
         found = fit_jointly(answers.take(fitted), x[fitted], strongest / divisor, lam, max_iterations=100)
-        score = found.mean_log_likelihood(answers.take(held_out), x[held_out])
-        if score <= best_score:
-            break
-        best, best_score = strongest / divisor, score
+        volume = float(log_volume(stacked(torch.as_tensor(found.transitions))))
+        score = found.mean_log_likelihood(answers.take(held_out), x[held_out]) - lam * volume
+        if score > best_score:
+            best, best_score = strongest / divisor, score
+        elif score < best_score - CLEARLY_WORSE:
+            break  # weaker penalties overfit even more
     return best
 
 

@@ -5,7 +5,8 @@ answer)`` over the answers. How far answers to one item may be trusted as separa
 with a weight w of an answer (``fit_crowd``), the rates under w squared and under the square root of w are plausible
 too. The three are equal where w = 1, and far apart where annotators err on the same items. The interval reaches from
 the lower bound of the lowest to the upper bound of the highest rate, each with the uncertainty of a binomial count and
-of the model (a jackknife over parts of the items, which fits the classifier and all matrices anew).
+of the model (a jackknife over parts of the items, which fits the classifier and all matrices anew). Bounds are rounded
+outwards to shares that the number of answers allows.
 
 Where no item has more than one answer, as with groups of single labels, w plays no role, and the second rate is that
 of the reading in which each example has one right label (``volmin.readings``).
@@ -172,4 +173,7 @@ def _intervals(wrong: Array, counts: AnyArray, items: AnyArray, variance: Array,
     rate = np.where(given, shares[0], np.nan)
     low = np.minimum(bound(shares.min(axis=0), tail), shares[0])
     high = np.maximum(bound(shares.max(axis=0), 1 - tail), shares[0])
+    # The number of wrong answers is whole: without rounding, none of 5 would never be inside.
+    total = np.maximum(counts, 1)
+    low, high = np.floor(low * total) / total, np.ceil(high * total) / total
     return Rates(rate, np.where(given, low, 0.0), np.where(given, high, 1.0))
