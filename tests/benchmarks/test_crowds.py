@@ -7,8 +7,10 @@ pytest.importorskip("pandas")
 
 from benchmarks.crowds import record
 from benchmarks.crowds.measures import measures
-from benchmarks.crowds.sets import simulated
+from benchmarks.crowds.sets import kinds, simulated
 from benchmarks.crowds.tools import Aggregate
+
+from volmin.crowds import Answers, fit_crowd
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +45,15 @@ def test_the_truth_measures_as_perfect(crowd):
         "2 of 2, 2 others",
         "0.0",
     ]
+
+
+@pytest.mark.slow
+def test_volume_decides_where_the_classifier_fits_any_matrix():
+    crowd = kinds(20_000, seed=0)
+    answers = Answers.from_matrix(crowd.answers, 3)
+    found, without = (
+        np.abs(fit_crowd(answers, crowd.x, lam=lam).transitions - crowd.T).sum(axis=(1, 2)).mean() / 3
+        for lam in (1e-3, 0)
+    )
+    assert found < 0.15
+    assert without > 2 * found

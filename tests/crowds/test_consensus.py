@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from volmin.crowds import Answers, dawid_skene, fit_crowd, vote_shares
+from volmin.crowds import Answers, annotator_rates, dawid_skene, fit_crowd, vote_shares
 
 
 def error(T, estimate):
@@ -85,3 +85,42 @@ def test_abstentions_get_a_row(crowd):
     found = fit_crowd(Answers.from_matrix(matrix, 3, num_labels=4), data.x)
     assert found.transitions.shape == (5, 4, 3)
     assert found.transitions[:, 3].mean() == pytest.approx(0.2, abs=0.05)
+
+
+def test_few_answers_can_all_be_right(crowd):
+    """Bounds are shares that the number of answers allows, so that none or all of three can be wrong."""
+    data = crowd(num_items=300, per_item=3)
+    matrix = data.matrix.copy()
+    matrix[np.flatnonzero(matrix[:, 0] >= 0)[3:], 0] = -1
+    answers = Answers.from_matrix(matrix, 3)
+    rates, overall = annotator_rates(answers, fit_crowd(answers))
+    assert {round(3 * rates.low[0], 9), round(3 * rates.high[0], 9)} <= {0, 1, 2, 3}
+    assert rates.high[0] - rates.low[0] >= 2 / 3
+    assert (rates.low <= rates.rate).all()
+    assert (rates.rate <= rates.high).all()
+    assert overall.low[0] < overall.rate[0] < overall.high[0]
+
+
+def test_interval_of_one_answer_per_item_contains_the_uncertainty_of_the_classifier(crowd):
+    """Nothing but the classifier says which answers are wrong, so that the count alone is far too certain."""
+    data = crowd(num_items=1000, per_item=1)
+    answers = Answers.from_matrix(data.matrix, 3)
+    rates, _ = annotator_rates(answers, fit_crowd(answers, data.x), data.x)
+    share = np.array([(data.matrix[:, m] != data.clean)[data.matrix[:, m] >= 0].mean() for m in range(5)])
+    assert ((rates.low <= share) & (share <= rates.high)).sum() >= 4
+    assert (rates.high - rates.low > 4 * np.sqrt(share * (1 - share) / 200)).all()
+
+
+def test_underconfident_classifier_does_not_hide_the_answers():
+    """A penalised regression is less certain than right; sharpened, the answers keep their weight."""
+    generator = np.random.default_rng(0)
+    clean = np.arange(600) % 3
+    x = 3 * np.eye(3)[clean] + generator.normal(size=(600, 3))
+    x = np.concatenate([x, generator.normal(size=(600, 40))], axis=1)
+    wrong = generator.random((600, 4)) < np.array([0.1, 0.2, 0.25, 0.3])
+    matrix = np.where(wrong, (clean[:, None] + generator.integers(1, 3, (600, 4))) % 3, clean[:, None])
+    answers = Answers.from_matrix(matrix, 3)
+    found = fit_crowd(answers, x)
+    assert found.weight >= 0.5
+    rates, _ = annotator_rates(answers, found, x)
+    assert np.abs(rates.rate - wrong.mean(axis=0)).max() < 0.03

@@ -8,8 +8,9 @@ parameter. For the answer of annotator m, the answers of the others count with a
 
 With w = 1 every item has one clean label that all annotators see (Dawid and Skene, with features: Raykar et al.). With
 w = 0 the answers are independent given x, since an item may rightly carry several labels (the model of crowd layers and
-of GeoCrowdNet). Annotators who err on the same hard items are in between. The weight, and the strength by which the T
-of an annotator is shrunk towards the pooled T, are those under which each answer is best predicted from the others.
+of GeoCrowdNet). Annotators who err on the same hard items are in between. The weight, the strength by which the T of an
+annotator is shrunk towards the pooled T, and the power (sharpness) to which ``h`` is raised, which calibrates it, are
+those under which each answer is best predicted from the others.
 
 EM alternates between q, the regression (fitted to the mean of q over the answers of an item, and evaluated on items it
 was not fitted to) and
@@ -25,6 +26,7 @@ log-probability of held-out answers, less ``lam`` times the log volume is larger
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -41,7 +43,11 @@ from volmin.transition import log_volume
 
 WEIGHTS = (0.0, 0.1, 0.25, 0.35, 0.5, 0.7, 1.0)
 STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Candidates for the weight of the other answers, and for the strength of the shrinkage in answers per class."""
+SHARPNESSES = (1.0, 1.5, 2.0, 3.0)
+"""Candidates for the weight of the other answers, for the strength of the shrinkage in answers per class, and for the
+sharpness of the classifier. The last is at least 1, because the ridge penalty makes posteriors less certain, and below
+1 annotators who copy each other would prevail over the classifier. It is 1 if no item has several answers, where it
+cannot be told from T."""
 
 LAM = 1e-3
 """Weight of the log volume relative to the mean log-likelihood of an answer."""
@@ -154,7 +160,7 @@ class _Expectation:
     ) -> None:
         self.answers, self.head, self.lam, self.progress = answers, head, lam, progress
         self.done, self.total = done, starts * ROUNDS
-        self.weight, self.strength = 1.0, 8.0
+        self.weight, self.strength, self.sharpness = 1.0, 8.0, 1.0
         step = max(1, len(answers) // SCORED_ANSWERS)
         self.scored: slice = slice(None, None, step)
 
@@ -175,6 +181,7 @@ class _Expectation:
                     targets = answers.per_item(q) / np.maximum(answers.answers_of_items, 1)[:, None]
                     h = self.classifier(targets)
             score = self.choose(h, T, q)
+            h = _sharpened(h, self.sharpness)
             q = self.expected(h, T)
             if self.progress is not None:
                 self.progress("consensus", self.done + number + 1, self.total)
@@ -218,9 +225,10 @@ class _Expectation:
         return total / total.sum(axis=0)
 
     def choose(self, h: Array, T: Array, q: Array) -> float:
-        """Set weight and strength to those under which held-out answers are most probable; returns their mean log.
+        """Set weight, strength and sharpness to those under which held-out answers are most probable.
 
-        An answer is left out of the counts of its annotator's matrix, and of the posterior of its item.
+        The mean log-probability of these answers is returned. An answer is left out of the counts of its annotator's
+        matrix, and of the posterior of its item.
         """
         answers, counts = self.answers, self.answers.per_answer(q)
         pooled, mass = self.pooled(counts), counts.sum(axis=1)
@@ -233,14 +241,20 @@ class _Expectation:
             strength: np.maximum(strength * pooled[label] + row, 1e-9) / np.maximum(strength + column, 1e-9)
             for strength in STRENGTHS
         }
-        best = (-np.inf, self.weight, self.strength)
-        for weight in WEIGHTS:
-            predicted = softmax(mean + weight * others, axis=1)
+        several = self.head is not None and answers.answers_of_items.max() > 1
+        best = (-np.inf, self.weight, self.strength, self.sharpness)
+        for weight, sharpness in product(WEIGHTS, SHARPNESSES if several else (1.0,)):
+            predicted = softmax(sharpness * mean + weight * others, axis=1)
             for strength, rows in likelihood.items():
                 found = float(log((predicted * rows).sum(axis=1)).mean())
-                best = max(best, (found, weight, strength))
-        score, self.weight, self.strength = best
+                best = max(best, (found, weight, strength, sharpness))
+        score, self.weight, self.strength, self.sharpness = best
         return score
+
+
+def _sharpened(h: Array, sharpness: float) -> Array:
+    """Posteriors h, (N, C), proportional to their power."""
+    return h if sharpness == 1 else softmax(sharpness * log(h), axis=1)
 
 
 def _log_volume(T: Array) -> float:

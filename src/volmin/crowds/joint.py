@@ -64,8 +64,8 @@ class JointFit:
 def choose_ridge(answers: Answers, x: Features, fold: Labels, strongest: float, lam: float) -> float:
     """The ridge penalty, at most ``strongest``, with the best score of the answers to items of the first fold.
 
-    The score is their mean log-likelihood less ``lam`` times the log volume. A ridge penalty keeps posteriors from being
-    certain, so that where any T fits equally well, a strong one would bring T close to the identity.
+    The score is their mean log-likelihood less ``lam`` times the log volume. A ridge penalty keeps posteriors from
+    being certain, so that where any T fits equally well, a strong one would bring T close to the identity.
     """
     fitted, held_out = (_sample(rows) for rows in (np.flatnonzero(fold != 0), np.flatnonzero(fold == 0)))
     best, best_score = strongest, -np.inf

@@ -111,12 +111,14 @@ def _copies(result: CrowdResult) -> Finding | None:
 def _shared_errors(result: CrowdResult) -> Finding | None:
     if result.grouped or result.fit.weight >= SHARED_ERRORS or result.answers.answers_of_items.max() <= 1:
         return None
-    return Finding(
-        "shared_errors",
+    text = (
         f"The annotators err on the same items: another answer to an item counts {result.fit.weight:.0%} of an"
         " independent one. Mistakes that all make cannot be seen in the answers, so that more of them may be wrong; the"
-        " intervals are wider for it.",
+        " intervals are wider for it."
     )
+    if result.provenance.get("features"):
+        text += " A classifier that is wrong about some items, where the features do not tell them apart, looks alike."
+    return Finding("shared_errors", text)
 
 
 def _single(result: CrowdResult) -> Finding | None:
