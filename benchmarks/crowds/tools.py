@@ -20,7 +20,7 @@ from volmin.crowds import Answers, dawid_skene, fit_crowd, vote_shares
 
 PSEUDO_COUNT = 0.01
 
-MOST_ANSWERS = 12_000
+MOST_ANSWERS = 7_000
 """Sets with more answers are not given to crowd-kit, which takes minutes for them."""
 
 
@@ -70,12 +70,13 @@ def aggregates(crowd: Crowd, seed: int, known: dict[str, Aggregate]) -> Iterator
 
 
 def _suits(tool: Callable[[Crowd, int], dict], crowd: Crowd) -> bool:
-    answers = int((crowd.answers >= 0).sum())
+    given = crowd.answers >= 0
     if tool in (_without_volume, _clean_labels):
         return crowd.T is not None  # measured by the error of T
+    several = int(given.sum(axis=1).max()) > 1  # otherwise CROWDLAB refuses, and the others give the majority vote
     if tool in (_crowdkit_dawid_skene, _glad):
-        return answers <= MOST_ANSWERS
-    return tool is not _crowdlab or int((crowd.answers >= 0).sum(axis=1).max()) > 1  # it refuses single answers
+        return several and int(given.sum()) <= MOST_ANSWERS
+    return several or tool is not _crowdlab
 
 
 def _volmin(crowd: Crowd, seed: int) -> dict:

@@ -50,6 +50,7 @@ def test_the_truth_measures_as_perfect(crowd):
 @pytest.mark.slow
 def test_volume_decides_where_the_classifier_fits_any_matrix():
     crowd = kinds(20_000, seed=0)
+    assert crowd.T is not None
     answers = Answers.from_matrix(crowd.answers, 3)
     found, without = (
         np.abs(fit_crowd(answers, crowd.x, lam=lam).transitions - crowd.T).sum(axis=(1, 2)).mean() / 3

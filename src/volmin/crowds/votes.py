@@ -12,6 +12,9 @@ from volmin.crowds.aggregation import log
 from volmin.crowds.answers import Answers
 from volmin.crowds.consensus import CrowdFit
 
+SMALLEST_GAIN = 1e-3
+"""Nobody is asked for an answer that is expected to help less: that of a spammer, or to an item that is certain."""
+
 
 @dataclass(frozen=True)
 class NextVotes:
@@ -19,7 +22,8 @@ class NextVotes:
 
     Attributes:
         item: (K,) items.
-        annotator: (K,) the annotator whose answer to this item would help most; -1 if all have answered it.
+        annotator: (K,) the annotator whose answer to this item would help most; -1 if all who could help have
+            answered it.
         gain: (K,) by how much this answer is expected to raise the probability that the consensus is right.
     """
 
@@ -47,7 +51,8 @@ def next_votes(answers: Answers, fit: CrowdFit, most: int = 1000) -> NextVotes:
     annotator = gains.argmax(axis=1)
     gain = gains[np.arange(len(items)), annotator]
     order = np.argsort(-gain, kind="stable")
-    return NextVotes(items[order], np.where(gain >= 0, annotator, -1)[order], np.maximum(gain, 0)[order])
+    helps = gain >= SMALLEST_GAIN
+    return NextVotes(items[order], np.where(helps, annotator, -1)[order], np.where(helps, gain, 0)[order])
 
 
 def _gain(p: Array, T: Array, weight: float) -> Array:

@@ -151,8 +151,8 @@ class CrowdResult:
     def next_votes(self) -> pl.DataFrame:
         """Items with an uncertain consensus, the most useful question first: item, consensus, probability, ask, gain.
 
-        ``ask`` is the annotator whose answer would help most, null if all have answered; ``gain`` is the expected rise
-        of the probability that the consensus is right.
+        ``ask`` is the annotator whose answer would help most, null if nobody's would; ``gain`` is the expected rise of
+        the probability that the consensus is right.
         """
         item, ask = self.votes.item, self.votes.annotator
         asked = pl.Series(self._names(self.names)).gather(np.maximum(ask, 0))
