@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import volmin
-from volmin.auditing.check import counted_interval, guessed_sample, more_decisions, powered_rate
+from volmin._typing import Labels
+from volmin.auditing.check import Sample, counted_interval, guessed_sample, more_decisions, powered_rate
 from volmin.auditing.posterior import ReadingPosterior
 from volmin.auditing.text import check_summary
 from volmin.exceptions import InputError
@@ -189,8 +190,8 @@ def test_error_of_t_is_stated_for_random_rows_only():
     probs = np.where(clean[:, None] == np.arange(3), 0.88, 0.02)
     probs[np.arange(600), (clean + 1) % 3] = 0.1
     audit = volmin.audit(labels, probs=probs, random_state=0)
-    for sample, stated in (("random", True), ("flagged", False)):
+    samples: dict[Sample, Labels] = {"random": generator.permutation(600)[:100], "flagged": audit.issues()[:50]}
+    for sample, rows in samples.items():
         known = np.full(600, np.nan)
-        rows = generator.permutation(600)[:100] if sample == "random" else audit.issues()[:50]
         known[rows] = clean[rows]
-        assert ("the error of T is" in check_summary(audit.check(known, sample=sample))) == stated
+        assert ("the error of T is" in check_summary(audit.check(known, sample=sample))) == (sample == "random")
