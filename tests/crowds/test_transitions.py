@@ -2,8 +2,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from torch.nn.functional import one_hot
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from volmin import noise
 from volmin.crowds import AnnotatorTransitions, answers_nll, posterior_log_volume, stacked
@@ -93,3 +95,41 @@ def test_bad_arguments():
         answers_nll(logits, T, torch.full((4, 2), 3))
     with pytest.raises(InputError, match="at least 1"):
         AnnotatorTransitions(3, 0)
+
+
+def test_either_volume_decides_where_any_matrices_fit():
+    """Exact answer probabilities of items of 60 kinds, and a classifier that can fit any T: the likelihood is flat."""
+    generator = np.random.default_rng(0)
+    h = generator.dirichlet(np.full(3, 0.5), size=4800)
+    h = h[h.max(axis=1) < 0.8][:60]
+    T = []
+    for _ in range(5):
+        wrong = generator.dirichlet(np.full(3, 20), size=3).T
+        np.fill_diagonal(wrong, 0)
+        diagonal = generator.uniform(0.45, 0.65, size=3)
+        T.append(wrong / wrong.sum(axis=0) * (1 - diagonal) + np.diag(diagonal))
+    T = np.stack(T)
+    answers = torch.tensor(np.einsum("mrc,kc->kmr", T, h))
+
+    def error(lam, volume):
+        matrices = AnnotatorTransitions(3, 5).double()
+        logits = torch.nn.Parameter(torch.zeros(60, 3, dtype=torch.float64))
+        parameters = [logits, *matrices.parameters()]
+
+        def objective(vector):
+            vector_to_parameters(torch.as_tensor(vector), parameters)
+            found, probs = matrices(), logits.softmax(1)
+            likelihood = torch.einsum("mrc,kc->kmr", found, probs).log()
+            value = lam * (log_volume(stacked(found)) if volume == "matrices" else posterior_log_volume(probs))
+            value = value - (answers * likelihood).sum() / answers.sum()
+            return value.item(), parameters_to_vector(torch.autograd.grad(value, parameters)).numpy()
+
+        start = parameters_to_vector(parameters).detach().numpy()
+        options = {"maxiter": 600, "maxcor": 30, "ftol": 1e-13}
+        scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+        return np.abs(matrices().detach().numpy() - T).sum(axis=(1, 2)).mean() / 3
+
+    without = error(0, "matrices")
+    assert without > 0.12
+    assert error(1e-4, "matrices") < without / 3
+    assert error(1e-4, "posteriors") < without / 3
