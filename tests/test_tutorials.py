@@ -49,7 +49,11 @@ def test_audit_tutorial_improves_a_classifier(tmp_path, monkeypatch, capsys):
     assert accuracy["digits-corrected.csv"] > accuracy["digits.csv"] + 0.1
     corrected = pl.read_csv("digits-corrected.csv")["label"].to_numpy()
     assert (corrected == names["truth"]).mean() > 0.93 > (names["labels"] == names["truth"]).mean() + 0.2
-    assert "flagged" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "flagged" in shown
+    right, stated = (float(share) for share in re.findall(r"([\d.]+)% right, stated ([\d.]+)%", shown)[0])
+    assert right > 90
+    assert abs(right - stated) < 5
 
 
 @pytest.mark.slow

@@ -101,13 +101,21 @@ def expected_errors(quality: Numbers) -> float:
     return float((1 - _validate_quality(quality)).sum())
 
 
-def joint(labels: Numbers, clean_probs: Numbers, T: Numbers) -> Array:
-    """P(noisy = i, clean = j) at [i, j] over these rows, (C, C); arguments as in ``label_posteriors``."""
+def joint(labels: Numbers, clean_probs: Numbers, T: Numbers, weights: Array | None = None) -> Array:
+    """P(noisy = i, clean = j) at [i, j] over these rows, (C, C).
+
+    Args:
+        labels: (N,) noisy labels in ``0 .. C-1``.
+        clean_probs: (N, C) clean class posteriors.
+        T: (C, C) transition matrix.
+        weights: (N,) weights of the rows; all one by default.
+    """
     y, h, T = _validate(labels, clean_probs, T)
     counts = np.zeros_like(T)
     for rows in _chunks(len(h)):
-        counts += _sum_by_label(y[rows], bayes_rule(y[rows], h[rows], T))
-    return counts / len(h)
+        posteriors = bayes_rule(y[rows], h[rows], T)
+        counts += _sum_by_label(y[rows], posteriors if weights is None else posteriors * weights[rows, None])
+    return counts / (len(h) if weights is None else weights.sum())
 
 
 def class_priors(joint: Numbers) -> Array:

@@ -91,8 +91,18 @@ def true_label_posteriors(labels: Numbers, clean_probs: Numbers, T: Numbers, sha
     return posteriors
 
 
-def read(labels: Numbers, clean_probs: Numbers, T: Numbers, sharpness: float = 1.0) -> Reading:
-    """Qualities, suggestions and joint distribution under one reading; arguments as in ``true_label_posteriors``."""
+def read(
+    labels: Numbers, clean_probs: Numbers, T: Numbers, sharpness: float = 1.0, weights: Array | None = None
+) -> Reading:
+    """Qualities, suggestions and joint distribution under one reading.
+
+    Args:
+        labels: (N,) given labels in ``0 .. C-1``.
+        clean_probs: (N, C) clean class posteriors.
+        T: (C, C) transition matrix.
+        sharpness: g of the reading, from 1 to ``inf``.
+        weights: (N,) weights of the rows in the joint distribution; all one by default.
+    """
     g = _validate_sharpness(sharpness)
     h = validate_posteriors(clean_probs, "clean_probs")
     y, T = validate_labels(labels, *h.shape), validate_transition(T, h.shape[1])
@@ -103,12 +113,14 @@ def read(labels: Numbers, clean_probs: Numbers, T: Numbers, sharpness: float = 1
         posteriors = _posteriors(y[rows], h[rows], T, g)
         every = np.arange(len(posteriors))
         for true, column in enumerate(posteriors.T):
-            joint[:, true] += np.bincount(y[rows], column, len(T))
+            joint[:, true] += np.bincount(y[rows], column if weights is None else column * weights[rows], len(T))
         correct[rows] = posteriors[every, y[rows]]
         suggested[rows] = posteriors.argmax(axis=1)
         posteriors[every, y[rows]] = -1
         alternatives[rows] = posteriors.argmax(axis=1)
-    return Reading(g, joint / len(h), np.clip(correct, 0, 1), suggested, alternatives)
+    return Reading(
+        g, joint / (len(h) if weights is None else weights.sum()), np.clip(correct, 0, 1), suggested, alternatives
+    )
 
 
 def _posteriors(y: Labels, h: Array, T: Array, sharpness: float) -> Array:

@@ -106,7 +106,7 @@ def test_spellings_and_missing_labels_are_reported_merged_and_applied(command, t
     audit = ("audit", path, "--label", "churn", "--ignore", "truth", "--model", "logistic", "--out", tmp_path / "audit")
     code, shown, _ = command(*audit)
     assert code == 0
-    assert "12 rows have no label and are left aside." in shown
+    assert "12 more rows have no label; they get suggestions" in shown
     assert "label_spellings: Labels that are equal up to case" in shown
     assert "Merge them (--merge-labels on the command line)" in shown
     code, shown, _ = command(*audit, "--merge-labels")
@@ -120,8 +120,30 @@ def test_spellings_and_missing_labels_are_reported_merged_and_applied(command, t
     after = pl.read_csv(out)
     assert after.drop("churn").equals(pl.read_csv(path).drop("churn"))
     changed = (after["churn"] != frame["churn"]).fill_null(False).arg_true().to_list()
-    assert changed == sorted(int(name.split()[1]) for name in issues["name"])
+    assert changed == sorted(issues["row"])
     assert after["churn"].null_count() == 12
+    suggested = pl.read_csv(tmp_path / "audit" / "suggestions.csv")
+    assert suggested["row"].to_list() == missing.nonzero()[0].tolist()
+    suggested.with_columns(decision=pl.lit("wrong")).write_csv(tmp_path / "decisions.csv")
+    command("audit", path, "--label", "churn", "--merge-labels", "--apply", tmp_path / "decisions.csv", "--out", out)
+    filled = pl.read_csv(out)
+    assert filled["churn"].null_count() == 0
+    right = [a.strip().lower() == b for a, b in zip(filled["churn"], frame["truth"], strict=True)]
+    assert np.mean(np.array(right)[missing]) > 0.8
+
+
+def test_weights_of_a_column_act_on_the_shares(command, tmp_path):
+    frame = churn_table(300).with_columns(size=pl.int_range(1, 301))
+    frame.write_csv(tmp_path / "churn.csv")
+    options = ["audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic"]
+    weighted = json.loads(command(*options, "--weight", "size", "--out", tmp_path / "w", "--json").out)
+    plain = json.loads(command(*options, "--ignore", "size", "--out", tmp_path / "p", "--json").out)
+    assert [use["name"] for use in weighted["provenance"]["columns"]] == frame.columns[:7]
+    assert weighted["issues"] == plain["issues"]
+    assert weighted["noise_rate"] != plain["noise_rate"]
+    code, _, err = command(*options, "--weight", "note", "--out", tmp_path / "n")
+    assert code == 2
+    assert "'note' must hold numbers" in err
 
 
 def test_label_map_and_leaking_column(command, tmp_path):
@@ -191,23 +213,25 @@ def test_sentence_encoder_of_a_local_folder(command, tmp_path, monkeypatch):
     module = types.SimpleNamespace(SentenceTransformer=FakeSentences)
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights.txt").write_text("1")
     churn_table(300).write_csv(tmp_path / "churn.csv")
     options = ["audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic"]
-    options += ["--out", tmp_path / "audit", "--text-encoder"]
-    code, out, _ = command(*options, tmp_path, "--text", "note", "--json")
+    options += ["--out", tmp_path / "audit"]
+    code, out, _ = command(*options, "--text-encoder", model, "--json")
     assert code == 0
-    columns = {column["name"]: column["kind"] for column in json.loads(out)["provenance"]["columns"]}
-    assert columns["note embedding 0"] == columns["note embedding 1"] == "number"
-    assert "note" not in columns
+    columns = {column["name"]: column for column in json.loads(out)["provenance"]["columns"]}
+    note = columns["note"]
+    assert (note["kind"], note["note"], note["features"]) == ("text", "embedded by model", 2)
+    assert "words against the label" in (tmp_path / "audit" / "report.html").read_text()
     assert len(list((tmp_path / "cache" / "volmin").glob("embeddings-*.npz"))) == 1
     for arguments, message in (
-        ([tmp_path], "--text COLUMN"),
-        ([tmp_path / "none", "--text", "note"], "nothing is downloaded"),
-        ([tmp_path, "--text", "remark"], "no column 'remark'"),
+        (["--text-encoder", model, "--types", "note=ignore"], "no column of text to encode"),
+        (["--text-encoder", tmp_path / "none"], "nothing is downloaded"),
+        (["--text-encoder", model, "--text", "remark"], "no column 'remark'"),
+        (["--image-encoder", "resnet18=none.safetensors"], "--image-encoder is for a folder of images"),
     ):
         code, _, err = command(*options, *arguments)
         assert code == 2
         assert message in err
-    code, _, err = command(*options[:-1], "--image-encoder", "resnet18=none.safetensors")
-    assert code == 2
-    assert "--image-encoder for images" in err

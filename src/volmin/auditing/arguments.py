@@ -27,9 +27,10 @@ def check_source(features: Any, probs: Any, model: Any) -> None:
         raise InputError("model is fitted to features; it has no effect with probs.")
 
 
-def refuse_single_label_arguments(probs: Any, model: Any, reading: str) -> None:
+def refuse_single_label_arguments(probs: Any, model: Any, reading: str, weights: Any, text_encoder: Any) -> None:
     """Raise an ``InputError`` if an argument is given that only audits of one label per row have."""
     given = {"probs": probs is not None, "model": not is_default(model), "reading": reading != "auto"}
+    given |= {"sample_weight": weights is not None, "text_encoder": text_encoder is not None}
     for name in (name for name, is_given in given.items() if is_given):
         raise InputError(f"{name} is for one label per row without groups; audits of several take features only.")
 

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import stats
 from scipy.special import gammaln
 
 from volmin._typing import Array, Labels, Mask
+from volmin.auditing.labels import encode, is_missing, vector
 from volmin.auditing.posterior import WEIGHTS, ReadingPosterior
 from volmin.auditing.reading import MODEL_ERROR
+from volmin.auditing.unlabelled import of_labelled
+from volmin.exceptions import InputError
 
 if TYPE_CHECKING:
     from volmin.auditing.result import AuditResult
@@ -83,6 +86,22 @@ class Check:
     updated: Array
     strength: float
     updated_noise_rate: float
+
+
+def compare_with_labels(result: AuditResult, clean: Any, fdr: float | None, sample: Sample | None) -> Check:
+    """The comparison of an audit with true labels of any type; arguments as in ``AuditResult.check``."""
+    values = vector(clean)
+    if len(values) != len(result):
+        raise InputError(f"clean must hold an entry for each of {len(result)} rows, but holds {len(values)}.")
+    if sample not in (None, "random", "flagged"):
+        raise InputError(f"sample must be random, flagged or None, but is {sample!r}.")
+    labelled, rows = of_labelled(result)
+    values = values[rows]
+    known = np.array([not is_missing(value) for value in values.tolist()])
+    if not known.any():
+        raise InputError("clean holds no label; give the true labels of a few dozen rows drawn at random.")
+    truth = encode(values[known], result.classes).codes
+    return compare(labelled, known, truth, fdr, sample)
 
 
 def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, sample: Sample | None) -> Check:

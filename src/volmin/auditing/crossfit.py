@@ -71,7 +71,7 @@ def cross_fit(
     Args:
         models: scikit-learn classifiers by name. One with a ``transition_matrix_`` predicts the *clean* label.
         x: (N, ...) features.
-        labels: (N,) labels in ``0 .. num_classes - 1``.
+        labels: (N,) labels in ``0 .. num_classes - 1``; -1 for rows without one, which are only predicted.
         num_classes: Number of classes C.
         folds: Number of folds, at least 2.
         parts: Folds that are predicted, in ``0 .. folds - 1``; all by default.
@@ -132,7 +132,7 @@ def _fit_and_predict(
     with thread_limit(threads), threadpool_limits(threads), warnings.catch_warnings():
         # A model that has not converged is judged by its held-out likelihood like any other.
         warnings.filterwarnings("ignore", "lbfgs failed to converge|.*did not converge")
-        rows = training_rows(~held_out, labels, np.random.default_rng(seed))
+        rows = training_rows(~held_out & (labels >= 0), labels, np.random.default_rng(seed))
         fitted = _seeded(clone(model), seed).fit(x[rows], labels[rows])
         last = _last_step(fitted)
         probs = np.zeros((int(held_out.sum()), num_classes))

@@ -61,7 +61,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
     """Replace the labels that are marked as wrong.
 
     Args:
-        labels: (N,) labels that were audited.
+        labels: (N,) labels that were audited; None or NaN for rows without one, which a decision may fill in.
         decisions: The CSV file downloaded from the report, or a table with the same columns: ``row``, ``given``,
             ``decision`` (wrong, right or unsure; empty for none), and the new label in ``label`` or, where that is
             empty, in ``suggested``.
@@ -72,7 +72,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
         raise InputError(f"decisions must be a CSV file or a table, but is {type(decisions).__name__}.")
     if lacking := [column for column in ("row", "given", "suggested", "decision") if column not in frame.columns]:
         raise DataError(f"{name} lacks the columns {', '.join(lacking)}: give the file downloaded from the report.")
-    known = encode(labels)
+    known = encode(labels, unlabelled=True)
     # Labels in the file are escaped for spreadsheet programs.
     named = {spreadsheet_safe(label): code for code, label in enumerate(known.classes.tolist())}
     codes = known.codes.copy()
@@ -83,7 +83,7 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
         if not decision:
             continue
         row = _row(record["row"], len(codes), name)
-        given = spreadsheet_safe(known.classes[known.codes[row]])
+        given = "" if known.codes[row] < 0 else spreadsheet_safe(known.classes[known.codes[row]])
         if decision not in DECISIONS:
             raise DataError(f"{name}, row {row}: the decision is {decision!r}, but must be {', '.join(DECISIONS)}.")
         if record["given"] != given:
@@ -98,10 +98,13 @@ def apply_decisions(labels: Any, decisions: Any) -> Corrected:
         if decision == "wrong":
             codes[row] = _new_code(record.get("label") or record["suggested"], named, row, name)
     changed = np.flatnonzero(codes != known.codes)
-    _, first = np.unique(known.codes, return_index=True)
+    present, first = np.unique(known.codes, return_index=True)
     donors = np.arange(len(codes))
-    donors[changed] = first[codes[changed]]
-    return Corrected(known.classes[codes], changed, donors, counts, decided, drawn, flagged)
+    donors[changed] = first[np.searchsorted(present, codes[changed])]
+    corrected = known.classes[codes]
+    if (codes < 0).any():
+        corrected = np.where(codes < 0, np.array(None), corrected.astype(object))
+    return Corrected(corrected, changed, donors, counts, decided, drawn, flagged)
 
 
 def _read(path: Path) -> pl.DataFrame:

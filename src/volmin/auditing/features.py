@@ -12,6 +12,7 @@ import polars as pl
 from sklearn.utils.extmath import randomized_svd
 
 from volmin._typing import AnyArray, Array, Labels
+from volmin.data.encoders import named_encoder
 from volmin.data.tables import TableEncoder, as_frame
 from volmin.exceptions import ColumnWarning, InputError
 from volmin.progress import Progress
@@ -37,7 +38,7 @@ class Features:
 
 
 def encode_features(
-    features: Any, types: Mapping[str, str] | None = None, progress: Progress | None = None
+    features: Any, types: Mapping[str, str] | None = None, progress: Progress | None = None, text_encoder: Any = None
 ) -> Features:
     """Features as (N, ...) numbers; the columns of a table, or of an array with missing values, are encoded.
 
@@ -45,9 +46,12 @@ def encode_features(
         features: (N, ...) numbers, or a table (polars, pandas, Arrow or a mapping of columns).
         types: Types of columns of a table (``volmin.data.tables.TYPES``), where they are not to be recognised.
         progress: Callback for the progress of encoding.
+        text_encoder: Callable from a list of texts to (n, D) numbers, for the columns of text in place of TF-IDF.
     """
     frame = as_frame(features)
     if frame is None:
+        if text_encoder is not None:
+            raise InputError("text_encoder is for columns of text, but the features are not a table.")
         if types:
             raise InputError("types are set for columns of a table, but the features are not a table.")
         x = np.asarray(features.detach().cpu() if hasattr(features, "detach") else features)
@@ -62,7 +66,11 @@ def encode_features(
                 f"features of shape {x.shape} and type {x.dtype} must be finite numbers; give a table for text."
             )
         frame = pl.DataFrame({str(place): column for place, column in enumerate(x.T)}, nan_to_null=True)
-    encoder = TableEncoder().fit(frame, frame.columns, types, progress)
+    encoder = TableEncoder(None if text_encoder is None else named_encoder(text_encoder)).fit(
+        frame, frame.columns, types, progress
+    )
+    if text_encoder is not None and not encoder.text_columns:
+        raise InputError("text_encoder has no column of text to encode: name one as text (types=, --text).")
     if left_out := [f"{use.name!r} ({use.note})" for use in encoder.uses if use.kind == "left out"]:
         more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
         named = ", ".join(left_out[:MOST_NAMED])

@@ -67,15 +67,17 @@ def find(result: AuditResult, repeated_rates: Sequence[float]) -> tuple[Finding,
     return tuple(finding for finding in found if finding is not None)
 
 
-def about_data(labels: AnyArray, features: Any, copies: float) -> tuple[Finding, ...]:
+def about_data(labels: AnyArray, features: Any, rows: Labels, copies: float) -> tuple[Finding, ...]:
     """The findings that follow from labels and features.
 
     Args:
-        labels: (N,) given labels.
+        labels: (n,) given labels.
         features: What the models learned from, before it was encoded; None if probabilities were given.
+        rows: (n,) rows of the features that have these labels.
         copies: Share of rows whose features are those of an earlier row.
     """
     frame = None if features is None else as_frame(features)
+    frame = frame[rows.tolist()] if frame is not None and frame.height > len(rows) else frame
     found = [_spellings(labels), None if frame is None else _leaks(frame, labels), _copies(copies)]
     return tuple(finding for finding in found if finding is not None)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from volmin import identifiability, quality, readings
 from volmin._typing import Array, Labels
+from volmin.auditing.weights import effective_count
 from volmin.estimation import estimate_transition, minimum_volume
 from volmin.identifiability import Scatter
 from volmin.intervals import Interval, Intervals, binomial_interval, conditional_intervals
@@ -32,6 +34,7 @@ class Inference:
         transition: (K, K) T.
         joint: (K, K) joint distribution of given and true label.
         clean_probs: (N, K) posteriors of the true label.
+        unlabelled: (m, K) the same for rows without a label.
         scatter: Whether ``clean_probs`` determine T; None if that was not examined.
         bracket: (K, 2) bounds of the noise rates that do not require T to be determined.
         sampling: Intervals that are valid if T is determined; None if that was not examined.
@@ -41,13 +44,22 @@ class Inference:
     transition: Array
     joint: Array
     clean_probs: Array
+    unlabelled: Array
     scatter: Scatter | None
     bracket: Array
     sampling: Intervals | None
     reading: str
 
 
-def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> Inference:
+def infer(
+    probs: Array,
+    labels: Labels,
+    *,
+    level: float,
+    random_state: int,
+    unlabelled: Array | None = None,
+    weights: Array | None = None,
+) -> Inference:
     """Estimate T and its uncertainty.
 
     Args:
@@ -55,11 +67,15 @@ def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> I
         labels: (N,) given labels in ``0 .. K-1``.
         level: Nominal coverage of the intervals.
         random_state: Random seed of the samples and searches.
+        unlabelled: (m, K) posteriors of the given label for rows without one, on which no estimate depends.
+        weights: (N,) weights of the rows in the joint distribution and the intervals; T itself is that of the rows.
     """
     few = probs.shape[1] <= MOST_CLASSES
-    T, clean, reading = _fitted(probs, labels, random_state) if few else _counted(probs, labels)
+    T, clean_of, reading = (_fitted if few else _counted)(probs, labels, random_state)
+    clean = clean_of(probs)
+    others = clean_of(unlabelled) if unlabelled is not None and len(unlabelled) else np.empty((0, probs.shape[1]))
     T = with_noise_rates_of(quality.joint(labels, clean, T), T)
-    joint = quality.joint(labels, clean, T)
+    joint = quality.joint(labels, clean, T, weights)
     scatter = sampling = None
     if few:
         size = max(1000, MEASURED_NUMBERS // probs.shape[1])
@@ -67,11 +83,14 @@ def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> I
         scatter = identifiability.scatter(clean[rows], bootstraps=20, random_state=random_state)
         measured = conditional_intervals(clean[rows], labels[rows], T, level=level, random_state=random_state)
         # With n of N rows, the intervals are too wide by the square root of N / n.
-        sampling = _centred(measured, T, joint, len(labels), shrink=np.sqrt(len(rows) / len(labels)))
+        count = len(labels) if weights is None else effective_count(weights)
+        stated = T if weights is None else with_noise_rates_of(joint, T)
+        sampling = _centred(measured, stated, joint, count, shrink=np.sqrt(len(rows) / count))
     return Inference(
         transition=T,
         joint=joint,
         clean_probs=clean,
+        unlabelled=others,
         scatter=scatter,
         bracket=identifiability.bracket(probs),
         sampling=sampling,
@@ -79,24 +98,29 @@ def infer(probs: Array, labels: Labels, *, level: float, random_state: int) -> I
     )
 
 
-def noise_rates(probs: Array, labels: Labels, random_state: int) -> tuple[float, float]:
+def noise_rates(probs: Array, labels: Labels, random_state: int, weights: Array | None = None) -> tuple[float, float]:
     """Noise rates under the two readings of hard examples, without anything else; arguments as in ``infer``."""
     few = probs.shape[1] <= MOST_CLASSES
-    T, clean, _ = _fitted(probs, labels, random_state) if few else _counted(probs, labels)
+    T, clean_of, _ = (_fitted if few else _counted)(probs, labels, random_state)
+    clean = clean_of(probs)
     T = with_noise_rates_of(quality.joint(labels, clean, T), T)
-    first, second = (readings.read(labels, clean, T, sharpness).noise_rate for sharpness in (1.0, math.inf))
+    first, second = (readings.read(labels, clean, T, sharpness, weights).noise_rate for sharpness in (1.0, math.inf))
     return first, second
 
 
-def _fitted(probs: Array, labels: Labels, random_state: int) -> tuple[Array, Array, str]:
+Fitted = tuple[Array, Callable[[Array], Array], str]
+"""T, the function from posteriors of the given label to those of the true one, and how T was found."""
+
+
+def _fitted(probs: Array, labels: Labels, random_state: int) -> Fitted:
     estimate = minimum_volume(probs, labels, random_state=random_state, doubt=DOUBT)
-    return estimate.transition, estimate.clean_posteriors(probs), estimate.reading
+    return estimate.transition, estimate.clean_posteriors, estimate.reading
 
 
-def _counted(probs: Array, labels: Labels) -> tuple[Array, Array, str]:
+def _counted(probs: Array, labels: Labels, _: int) -> Fitted:
     T = estimate_transition(probs, labels, "confident")
     # A step costs N C^2, and T has too few labels per entry for a small gap to be worth hundreds of steps.
-    return T, quality.clean_posteriors(probs, T, gap=1e-3, max_iterations=50), "counted"
+    return T, lambda part: quality.clean_posteriors(part, T, gap=1e-3, max_iterations=50), "counted"
 
 
 def with_noise_rates_of(joint: Array, T: Array) -> Array:
@@ -118,7 +142,7 @@ def with_noise_rates_of(joint: Array, T: Array) -> Array:
     return shares * (1 - correct) + np.diag(correct)
 
 
-def _centred(measured: Intervals, T: Array, joint: Array, num_rows: int, shrink: float) -> Intervals:
+def _centred(measured: Intervals, T: Array, joint: Array, num_rows: float, shrink: float) -> Intervals:
     """The measured intervals, scaled by ``shrink`` and centred on the estimates.
 
     Those of noise rates are at least as wide as for counted rates: the clean posteriors are fixed in the bootstrap, so

@@ -124,7 +124,8 @@ class Judgement:
 
 def given_judgement(probs: Array, labels: Labels) -> Judgement:
     """The judgement of posteriors that were given by the user."""
-    return Judgement(probs, (_judge("given probabilities", 1.0, floored(probs), labels),))
+    known = labels >= 0
+    return Judgement(probs, (_judge("given probabilities", 1.0, floored(probs[known]), labels[known]),))
 
 
 def resolve_models(model: Any, x: AnyArray, num_classes: int) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def judge(
 ) -> Judgement:
     """Cross-fit the models and mix their posteriors; arguments as in ``cross_fit``."""
     settings: dict[str, Any] = {"folds": folds, "threads": threads, "progress": progress}
-    if len(x) < FEW_ROWS:
+    if (labels >= 0).sum() < FEW_ROWS:
         found = cross_fit(models, x, labels, num_classes, random_state=random_state, **settings)
         winners = _winners(models, found, labels)
         seed = random_state + 1
@@ -191,7 +192,7 @@ def _screened(
     """Posteriors of the models that win on the first fold, of a sample if there are many rows; as in ``cross_fit``."""
     rows = np.arange(len(x))
     if len(x) > SCREENED_ROWS:
-        rows = np.random.default_rng(random_state).permutation(len(x))[:SCREENED_ROWS]
+        rows = np.random.default_rng(random_state).permutation(np.flatnonzero(labels >= 0))[:SCREENED_ROWS]
     first = cross_fit(models, x[rows], labels[rows], num_classes, parts=[0], random_state=random_state, **settings)
     winners = _winners(models, first, labels[rows])
     if len(rows) < len(x):
@@ -216,10 +217,12 @@ def stack(held_out: Mapping[str, HeldOut], labels: Labels) -> Judgement:
 
     Args:
         held_out: Posteriors of each model.
-        labels: (N,) given labels.
+        labels: (N,) given labels; -1 for rows without one.
     """
     noisy = {name: _of_given_label(found, labels) for name, found in held_out.items()}
-    means = {name: probs.mean(axis=0) for name, probs in noisy.items()}
+    known = labels >= 0
+    means = {name: probs.mean(axis=0)[known] for name, probs in noisy.items()}
+    labels = labels[known]
     scores = {name: float(log_likelihood(mean, labels).mean()) for name, mean in means.items()}
     linear = [name for name in scores if name.startswith("logistic")]
     best_linear = max(linear, key=lambda name: scores[name], default="")
@@ -259,7 +262,8 @@ def _of_given_label(found: HeldOut, labels: Labels) -> Array:
     """(R, N, C) calibrated posteriors of the given label."""
     probs = np.stack([floored(part) for part in found.probs])
     # A sample determines the few parameters that are fitted here.
-    sample = slice(None, None, -(-len(labels) // SCREENED_ROWS))
+    known = np.flatnonzero(labels >= 0)
+    sample = known[:: -(-len(known) // SCREENED_ROWS)]
     mean, y = floored(probs.mean(axis=0)[sample]), labels[sample]
     if not found.clean:
         factor = calibration(mean, y)

@@ -14,13 +14,13 @@ from volmin.exceptions import InputError
 
 @dataclass(frozen=True)
 class Encoded:
-    """Labels as positions in ``classes``: ``classes[codes]`` are the labels."""
+    """Labels as positions in ``classes``: ``classes[codes]`` are the labels; -1 for rows without one."""
 
     classes: AnyArray
     codes: Labels
 
 
-def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> Encoded:
+def encode(labels: Any, classes: Any = None, num_columns: int | None = None, *, unlabelled: bool = False) -> Encoded:
     """Number the labels in the sorted order of the classes.
 
     Args:
@@ -28,15 +28,24 @@ def encode(labels: Any, classes: Any = None, num_columns: int | None = None) -> 
         classes: (C,) all classes in their order; by default those that occur, sorted.
         num_columns: Number of columns of the probabilities, which must equal the number of classes. Integer labels in
             ``0 .. num_columns - 1`` are taken as column numbers, so that a class may have no label.
+        unlabelled: Whether labels may be missing (None or NaN); it is an error otherwise.
     """
     values = vector(labels)
     if len(values) == 0:
         raise InputError("labels is empty; give at least a few rows of each class.")
     missing = _missing_rows(values)
-    if len(missing):
+    if len(missing) == len(values):
+        raise InputError(f"All {len(values)} labels are missing; give at least a few rows of each class.")
+    if len(missing) and not unlabelled:
         raise InputError(
             f"{len(missing)} of {len(values)} labels are missing, the first in row {missing[0]}; leave those rows out."
         )
+    if len(missing):
+        known = np.delete(np.arange(len(values)), missing)
+        found = encode(_narrowed(values[known]), classes, num_columns)
+        codes = np.full(len(values), -1)
+        codes[known] = found.codes
+        return Encoded(found.classes, codes)
     known = _sorted_classes(values) if classes is None else vector(classes)
     if num_columns is not None and len(known) != num_columns:
         if classes is not None or not _names_columns(known, num_columns):
@@ -74,6 +83,14 @@ def is_missing(value: Any) -> bool:
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
+
+
+def _narrowed(values: AnyArray) -> AnyArray:
+    """Labels in the type that they would have without missing ones, which make text objects and integers floats."""
+    if values.dtype == object:
+        return _objects(values.tolist())
+    whole = values.dtype.kind == "f" and (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
+    return values.astype(np.int64) if whole else values
 
 
 def _objects(labels: Iterable[Hashable]) -> AnyArray:

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from volmin.auditing import text
 from volmin.auditing.result import AuditResult
+from volmin.auditing.unlabelled import of_labelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,14 +39,15 @@ def short(result: AuditResult) -> str:
     """One line: labels, noise rate and flagged labels."""
     low, high = result.noise_range
     return (
-        f"<Audit of {len(result):,} labels in {len(result.classes)} classes: {result.noise_rate:.1%} wrong"
+        f"<Audit of {result.num_labels:,} labels in {len(result.classes)} classes: {result.noise_rate:.1%} wrong"
         f" (between {low:.1%} and {high:.1%}), {len(result.issues()):,} flagged>"
     )
 
 
 def html(result: AuditResult) -> str:
     """Headline, classes of largest noise rate, and first flagged labels."""
-    low_high = result.noise_bounds
+    others, low_high = text.unlabelled(result), result.noise_bounds
+    result, places = of_labelled(result)
     given = np.bincount(result.codes, minlength=len(result.classes))
     worst = np.argsort(-result.class_noise_rates, kind="stable")
     classes = [
@@ -60,12 +62,13 @@ def html(result: AuditResult) -> str:
     ]
     rows = result.issues()
     suspects = [
-        (row, result.labels[row], result.suggested[row], f"{1 - result.quality[row]:.0%}")
+        (places[row], result.labels[row], result.suggested[row], f"{1 - result.quality[row]:.0%}")
         for row in rows[:MOST_SUSPECTS]
     ]
     more_classes = len(worst) - len(classes)
     parts = [
         Markup("<p><b>{}</b></p>").format(_sentence(result)),
+        _note(" ".join(others)),
         _table(("true class", "given", "wrong", "range", "mislabelled as"), classes),
         _note(f"and {more_classes} more classes" if more_classes else ""),
         Markup("<p>{}</p>").format(f"{len(rows):,} labels are flagged; the most suspicious:" if len(rows) else ""),

@@ -13,13 +13,17 @@ from volmin.auditing import text
 from volmin.auditing.evidence import with_words_against
 from volmin.auditing.result import AuditResult
 from volmin.auditing.review import review_model
+from volmin.auditing.unlabelled import of_labelled
 from volmin.data.tables import as_frame
 from volmin.exceptions import InputError
-from volmin.report import AuditPage, ClassNoise, Confusion, write_audit_report
+from volmin.report import AuditPage, ClassNoise, Confusion, UnlabelledRows, write_audit_report
 from volmin.report.examples import Examples, image_examples, no_examples, table_examples
 from volmin.report.row_map import Embedding
 
 MOST_CONFUSIONS = 100
+
+MOST_UNLABELLED = 200
+"""Number of rows without a label on the page; all are in a file."""
 
 RANDOM_ROWS = 100
 """Number of rows drawn at random, whose decisions tell the share of wrong labels."""
@@ -27,6 +31,11 @@ RANDOM_ROWS = 100
 
 def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[Any] | None, fdr: float | None) -> None:
     """Write the report of an audit; the arguments are those of ``Audit.to_html``."""
+    others = _unlabelled(result, examples, names)
+    result, places = of_labelled(result)
+    if len(others.rows):
+        names = [names[row] for row in places] if names is not None else None
+        examples = _taken(examples, places)
     rows = result.issues(fdr)
     # Random rows first: images are limited in number, and a part of a random sample is a random sample too.
     sampled = np.random.default_rng(result.provenance.get("seed", 0)).permutation(len(result))[:RANDOM_ROWS]
@@ -60,7 +69,7 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         flagged=len(rows),
         expected_correct=float(result.quality[rows].sum()),
         most_correct=result.most_correct(rows) * len(rows),
-        rows=listed.tolist(),
+        rows=places[listed].tolist(),
         random=len(sampled),
         is_flagged=np.isin(listed, rows).tolist(),
         rank=_ranks(rows, listed).tolist(),
@@ -71,10 +80,38 @@ def write_page(result: AuditResult, path: Path, examples: Any, names: Sequence[A
         examples=shown,
         review=review_model(result, listed, len(sampled)),
         embedding=_embedding(result, listed),
+        unlabelled=others,
         histories=result.histories,
         provenance=result.provenance,
     )
     write_audit_report(path, page)
+
+
+def _unlabelled(result: AuditResult, examples: Any, names: Sequence[Any] | None) -> UnlabelledRows:
+    """The rows without a label, the surest suggestions first."""
+    found = result.unlabelled.sort("probability", descending=True, maintain_order=True)
+    rows = found["row"].to_numpy()
+    shown = shown_examples(examples, rows[:MOST_UNLABELLED], len(result)) if len(rows) else no_examples(0)
+    counts = np.bincount(result.suggested_codes[rows], minlength=len(result.classes))
+    order = np.argsort(-counts, kind="stable")
+    return UnlabelledRows(
+        rows=rows.tolist(),
+        names=[] if names is None else [str(names[row]) for row in rows[:MOST_UNLABELLED]],
+        suggested=[str(name) for name in found["suggested"]],
+        probability=found["probability"].to_list(),
+        counts=[(str(result.classes[code]), int(counts[code])) for code in order if counts[code]],
+        examples=shown,
+    )
+
+
+def _taken(examples: Any, rows: Labels) -> Any:
+    """What the page shows of some rows only."""
+    if examples is None:
+        return None
+    if isinstance(examples, Sequence):
+        return [examples[row] for row in rows]
+    frame = as_frame(examples)
+    return np.asarray(examples)[rows] if frame is None else frame[rows.tolist()]
 
 
 def _ranks(rows: Labels, listed: Labels) -> Labels:

@@ -19,12 +19,12 @@ FEWEST_ROWS = 5
 
 def common_classes(given: Encoded) -> Labels:
     """Positions of the classes with enough rows to be audited; warns of the others."""
-    counts = np.bincount(given.codes, minlength=len(given.classes))
+    counts = np.bincount(given.codes[given.codes >= 0], minlength=len(given.classes))
     common = np.flatnonzero(counts >= FEWEST_ROWS)
     if len(common) < 2:
         raise InputError(
             f"There are {len(common)} classes with at least {FEWEST_ROWS} rows ({len(given.classes)} classes in"
-            f" {len(given.codes)} rows), and 2 are needed; merge rare classes. Are these labels classes at all?"
+            f" {counts.sum()} labelled rows), and 2 are needed; merge rare classes. Are these labels classes at all?"
         )
     if rare := [str(given.classes[code]) for code in np.flatnonzero((counts > 0) & (counts < FEWEST_ROWS))]:
         shown = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")

@@ -111,7 +111,9 @@ def validate_reading(reading: str) -> None:
         raise InputError(f"There is no reading {reading!r}. Choose one of: auto, {', '.join(SHARPNESS)}.")
 
 
-def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: str) -> Chosen:
+def choose(
+    codes: Labels, clean: Array, T: Array, given_probs: Array, reading: str, weights: Array | None = None
+) -> Chosen:
     """Estimates under a reading, or for ``auto`` under the class-dependent one unless the readings differ.
 
     Args:
@@ -120,6 +122,7 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
         T: (C, C) transition matrix of the class-dependent reading.
         given_probs: (N,) posteriors of the given labels.
         reading: Name of the reading.
+        weights: (N,) weights of the rows in the shares; the reading and the flags do not depend on them.
     """
     first, second = (readings.read(codes, clean, T, sharpness) for sharpness in SHARPNESS.values())
     rates = first.noise_rate, second.noise_rate
@@ -136,6 +139,9 @@ def choose(codes: Labels, clean: Array, T: Array, given_probs: Array, reading: s
     first_correct, second_correct = (
         float(found.quality[flagged].mean()) if len(flagged) else 0.0 for found in (first, second)
     )
+    if weights is not None:
+        second, chosen = (readings.read(codes, clean, T, found.sharpness, weights) for found in (second, chosen))
+        rates = readings.read(codes, clean, T, 1.0, weights).noise_rate, second.noise_rate
     return Chosen(
         reading=chosen,
         # The columns of the joint distribution are a noisier estimate than T itself.

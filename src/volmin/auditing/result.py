@@ -15,12 +15,12 @@ import polars as pl
 
 from volmin import quality
 from volmin._typing import AnyArray, Array, Labels
-from volmin.auditing.check import Check, Sample, compare, more_decisions
+from volmin.auditing import tables
+from volmin.auditing.check import Check, Sample, compare_with_labels, more_decisions
 from volmin.auditing.findings import Finding
 from volmin.auditing.judges import Judge
-from volmin.auditing.labels import encode, is_missing, vector
 from volmin.auditing.reading import MODEL_ERROR, Readings, most_suspicious
-from volmin.exceptions import InputError
+from volmin.auditing.weights import effective_count
 from volmin.identifiability import Scatter
 from volmin.intervals import Intervals, binomial_interval, noise_bounds
 
@@ -31,10 +31,11 @@ class AuditResult:
 
     Attributes:
         classes: (C,) classes; all arrays over classes are in this order.
-        codes: (N,) given labels, as positions in ``classes``.
+        codes: (N,) given labels, as positions in ``classes``; -1 for rows without a label.
         transition: (C, C) ``T[i, j] = P(given = classes[i] | true = classes[j])``; columns sum to one.
         joint: (C, C) ``P(given = classes[i], true = classes[j])`` over these rows.
-        quality: (N,) probabilities that the labels are correct.
+        quality: (N,) probabilities that the labels are correct; NaN for rows without a label, like ``suspicion`` and
+            ``qualities``.
         suggested_codes: (N,) most probable true labels, as positions in ``classes``; of the labels that are flagged by
             default, the most probable other ones.
         clean_probs: (N, C) posteriors of the true label given the features; None for an audit that was loaded.
@@ -55,6 +56,9 @@ class AuditResult:
         embedding: (n,) rows drawn at random and their (n, 2) positions by the first two principal components of the
             features; None without features.
         provenance: How the result was computed: model, folds, seed, versions.
+        certainty: (m,) probabilities of the suggested labels of the m rows without a label, in their order.
+        weights: (N,) weights of the rows in all shares (rates, T, joint distribution), with a mean of one over the
+            labels; None if all weigh the same. Ranks, flags and ``check`` do not depend on them.
     """
 
     classes: AnyArray
@@ -78,14 +82,30 @@ class AuditResult:
     histories: Sequence[Sequence[dict[str, Any]]] = ()
     embedding: tuple[Labels, Array] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    certainty: Array = field(default_factory=lambda: np.empty(0))
+    weights: Array | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
 
     @property
     def labels(self) -> AnyArray:
-        """(N,) given labels."""
-        return self.classes[self.codes]
+        """(N,) given labels; None for rows without one."""
+        found, missing = self.classes[self.codes], self.codes < 0
+        if missing.any():
+            found = found.astype(object)
+            found[missing] = None
+        return found
+
+    @property
+    def num_labels(self) -> int:
+        """Number of rows that have a label."""
+        return int((self.codes >= 0).sum())
+
+    @property
+    def unlabelled(self) -> pl.DataFrame:
+        """Rows without a label, with the most probable label and its probability: row, suggested, probability."""
+        return tables.suggestions(self)
 
     @property
     def suggested(self) -> AnyArray:
@@ -118,7 +138,7 @@ class AuditResult:
         """
         rates = (self.noise_rate, *(self.readings.noise_rates if self.readings else ()), *self.repeated_rates.ravel())
         level = self.sampling.level if self.sampling else 0.95
-        low, high = binomial_interval([min(rates), max(rates)], [len(self)] * 2, level)
+        low, high = binomial_interval([min(rates), max(rates)], [self.effective_labels] * 2, level)
         bounds = [float(low[0]), float(high[1])]
         if self.intervals is not None:
             bounds = [
@@ -134,6 +154,11 @@ class AuditResult:
         return float(_mistakes(self.readings, np.array(self.readings.noise_rates))) if self.readings else 0.0
 
     @property
+    def effective_labels(self) -> float:
+        """Number of labels of equal weight whose shares would have the sampling error of the weighted ones."""
+        return self.num_labels if self.weights is None else effective_count(self.weights[self.codes >= 0])
+
+    @property
     def wrong_by_reading(self) -> Array:
         """(N, 2) probabilities that the labels are wrong under the two readings."""
         return 1 - (np.stack([self.quality, self.quality], axis=1) if self.qualities is None else self.qualities)
@@ -145,7 +170,8 @@ class AuditResult:
         It is the number after which the interval of the noise rate is expected to be five percentage points wide.
         """
         level = self.sampling.level if self.sampling else 0.95
-        return more_decisions(1 - self.quality, self.wrong_by_reading, level)
+        labelled = self.codes >= 0
+        return more_decisions(1 - self.quality[labelled], self.wrong_by_reading[labelled], level)
 
     @property
     def may_be_lower(self) -> bool:
@@ -222,7 +248,7 @@ class AuditResult:
             if self.suspicion is not None and self.num_flagged is not None:
                 return most_suspicious(self.suspicion, self.num_flagged)
             fdr = 0.1  # the default of the version that saved this audit
-        doubtful = np.flatnonzero(self.suggested_codes != self.codes)
+        doubtful = np.flatnonzero((self.suggested_codes != self.codes) & (self.codes >= 0))
         return doubtful[quality.flag(self.quality[doubtful], fdr)]
 
     def most_correct(self, rows: Labels) -> float:
@@ -234,29 +260,18 @@ class AuditResult:
             return 1.0
         level = self.sampling.level if self.sampling else 0.95
         _, high = binomial_interval(self.quality[rows].mean(), len(rows), level)
-        return min(1.0, float(high) + MODEL_ERROR * len(self) / len(rows))
+        return min(1.0, float(high) + MODEL_ERROR * self.num_labels / len(rows))
 
     def frame(self, fdr: float | None = None) -> pl.DataFrame:
-        """A table with one line per label: row, given, suggested, probability_wrong, flagged.
+        """A table with one line per row: row, given, suggested, probability_wrong, flagged.
 
-        Labels that are neither numbers nor text are converted to text.
+        Labels that are neither numbers nor text are converted to text. Rows without a label have null for ``given`` and
+        ``probability_wrong``; ``unlabelled`` has the probabilities of their suggestions.
 
         Args:
             fdr: Largest expected share of correct labels among the flagged, as in ``issues``.
         """
-        plain = self.classes.dtype != object
-        classes = pl.Series(self.classes if plain else [str(name) for name in self.classes])
-        flagged = np.zeros(len(self), dtype=bool)
-        flagged[self.issues(fdr)] = True
-        return pl.DataFrame(
-            {
-                "row": np.arange(len(self)),
-                "given": classes.gather(self.codes),
-                "suggested": classes.gather(self.suggested_codes),
-                "probability_wrong": 1 - self.quality,
-                "flagged": flagged,
-            }
-        )
+        return tables.row_table(self, fdr)
 
     def confusions(self, most: int = 10) -> list[tuple[int, int, float]]:
         """(given, true, share of all rows) of the most frequent confusions, as positions in ``classes``."""
@@ -275,16 +290,7 @@ class AuditResult:
             sample: How the rows with a known label were drawn: at "random", or among the "flagged"; None to tell it
                 from the rows.
         """
-        values = vector(clean)
-        if len(values) != len(self):
-            raise InputError(f"clean must hold an entry for each of {len(self)} rows, but holds {len(values)}.")
-        if sample not in (None, "random", "flagged"):
-            raise InputError(f"sample must be random, flagged or None, but is {sample!r}.")
-        known = np.array([not is_missing(value) for value in values.tolist()])
-        if not known.any():
-            raise InputError("clean holds no label; give the true labels of a few dozen rows drawn at random.")
-        truth = encode(values[known], self.classes).codes
-        return compare(self, known, truth, fdr, sample)
+        return compare_with_labels(self, clean, fdr, sample)
 
 
 def _mistakes(found: Readings, rates: Array) -> Array:

@@ -18,6 +18,7 @@ from volmin.auditing.judges import Judge
 from volmin.auditing.page import write_page
 from volmin.auditing.reading import Readings
 from volmin.auditing.result import AuditResult
+from volmin.auditing.tables import BY_READING, label_table, write_suggestions
 from volmin.exceptions import DataError
 from volmin.identifiability import ClassConditions, Scatter
 from volmin.intervals import Interval, Intervals
@@ -35,11 +36,13 @@ Result = TypeVar("Result", bound=AuditResult)
 def save(result: AuditResult, folder: Path, examples: Any, names: Sequence[Any] | None, fdr: float | None) -> None:
     """Write all files of an audit; the arguments are those of ``Audit.save``."""
     classes = [str(name) for name in result.classes]
-    labels = _label_table(result, names, fdr)
+    labels = label_table(result, names, fdr)
     shares = (
         (name, *(f"{share:.6f}" for share in line)) for name, line in zip(classes, result.transition, strict=True)
     )
-    issues = labels[result.issues(fdr).tolist()].drop("flagged", "suspicion", *BY_READING, strict=False)
+    issues = labels[result.issues(fdr).tolist()].drop(
+        "flagged", "suspicion", "certainty", "weight", *BY_READING, strict=False
+    )
     issues = issues.with_columns(pl.col("probability_wrong").map_elements("{:.4f}".format, pl.String))
     with only_process(folder):
         # An older audit in the folder must not look finished while its files are replaced.
@@ -47,6 +50,7 @@ def save(result: AuditResult, folder: Path, examples: Any, names: Sequence[Any] 
         with replace_file(folder / "labels.parquet") as temporary:
             labels.write_parquet(temporary)
         write_csv(folder / "issues.csv", issues.columns, issues.iter_rows())
+        write_suggestions(result, folder / "suggestions.csv", names)
         write_csv(folder / "transition.csv", ("given \\ true", *classes), shares)
         write_page(result, folder / "report.html", examples, names, fdr)
         # Only the files that are read again get checksums; users may edit the others.
@@ -82,8 +86,11 @@ def _fields(content: dict[str, Any], labels: pl.DataFrame) -> dict[str, Any]:
     count = len(names)
     rare = _places(content["rare"], count)
     codes, suggested = (
-        labels[column].replace_strict(place, return_dtype=pl.Int64).to_numpy() for column in ("given", "suggested")
+        labels[column].replace_strict({None: -1, **place}, return_dtype=pl.Int64).to_numpy()
+        for column in ("given", "suggested")
     )
+    if suggested.min() < 0:
+        raise ValueError("every row must have a suggested label")
     return {
         "classes": np.array(names),
         "codes": codes,
@@ -101,6 +108,8 @@ def _fields(content: dict[str, Any], labels: pl.DataFrame) -> dict[str, Any]:
         "histories": [[dict(epoch) for epoch in history] for history in content["histories"]],
         "embedding": _embedding_from(content.get("embedding"), labels.height),
         "provenance": dict(content["provenance"]),
+        "certainty": labels["certainty"].to_numpy()[codes < 0] if (codes < 0).any() else np.empty(0),
+        "weights": labels["weight"].to_numpy() if "weight" in labels.columns else None,
     }
 
 
@@ -126,10 +135,6 @@ def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -
             transition=_numbers(found["transition"], count, count) if found.get("transition") else None,
         ),
     }
-
-
-BY_READING = ("probability_wrong_class_dependent", "probability_wrong_one_right_label")
-"""Columns of ``labels.parquet`` with the probabilities under the two readings."""
 
 
 def _qualities(labels: pl.DataFrame) -> Array | None:
@@ -176,26 +181,12 @@ def _places(value: Any, count: int) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _label_table(result: AuditResult, names: Sequence[Any] | None, fdr: float | None) -> pl.DataFrame:
-    """One line per label, with the labels as text, since they may be of any type."""
-    classes = pl.Series([str(name) for name in result.classes])
-    table = result.frame(fdr).with_columns(
-        given=classes.gather(result.codes), suggested=classes.gather(result.suggested_codes)
-    )
-    if result.suspicion is not None:
-        table = table.with_columns(suspicion=result.suspicion)
-    if result.qualities is not None:
-        table = table.with_columns(
-            pl.Series(name, 1 - column) for name, column in zip(BY_READING, result.qualities.T, strict=True)
-        )
-    return table if names is None else table.with_columns(name=pl.Series([str(name) for name in names]))
-
-
 def _content(result: AuditResult, fdr: float | None) -> dict[str, Any]:
     rows = result.issues(fdr)
     return {
         "format": FORMAT,
-        "rows": len(result),
+        "rows": result.num_labels,
+        "unlabelled": len(result) - result.num_labels,
         "classes": [str(name) for name in result.classes],
         "noise_rate": result.noise_rate,
         "noise_range": list(result.noise_range),

@@ -14,6 +14,9 @@ from volmin.identifiability import Verdict
 MOST_NAMED = 5
 """Number of classes that a text names."""
 
+SURE = 0.9
+"""Probability from which on the suggestions for rows without a label are counted."""
+
 SAID_ELSEWHERE = ("readings_disagree", "two_classes", "not_identified", "rare_classes")
 """Findings whose content other sentences of the summary state; only their codes are listed."""
 
@@ -21,7 +24,8 @@ SAID_ELSEWHERE = ("readings_disagree", "two_classes", "not_identified", "rare_cl
 def summary(result: AuditResult, fdr: float | None) -> str:
     """Noise rate, worst classes, flagged labels and identifiability in a few lines."""
     lines = [
-        f"{len(result):,} labels in {len(result.classes)} classes. {headline(result)}",
+        f"{result.num_labels:,} labels in {len(result.classes)} classes. {headline(result)}",
+        *unlabelled(result),
         "",
         *_worst_classes(result),
         "",
@@ -37,6 +41,20 @@ def summary(result: AuditResult, fdr: float | None) -> str:
     if result.judges:
         lines += ["", judges(result)]
     return terminal_safe("\n".join(lines))
+
+
+def unlabelled(result: AuditResult) -> list[str]:
+    """How many rows have no label, and how the shares are weighted; empty where neither applies."""
+    lines = []
+    if count := len(result) - result.num_labels:
+        sure = int((result.certainty >= SURE).sum())
+        lines.append(
+            f"{count:,} more rows have no label; they get suggestions, {sure:,} of them with a probability of at least"
+            f" {SURE:.0%}."
+        )
+    if result.weights is not None:
+        lines.append("The shares are weighted by the weights of the rows; numbers of labels are not.")
+    return lines
 
 
 def judges(result: AuditResult) -> str:

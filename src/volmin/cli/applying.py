@@ -34,8 +34,8 @@ def apply_to(
         write_corrected_folder(path, out, images.paths, corrected.labels)
     else:
         table = labelled_table(path, label, ())
-        corrected = apply_decisions(spelling(table.labels), decided)
-        donors = {int(table.rows[row]): int(table.rows[corrected.donors[row]]) for row in corrected.rows}
+        corrected = apply_decisions(table.of_all_rows(spelling(table.labels)), decided)
+        donors = {int(row): int(corrected.donors[row]) for row in corrected.rows}
         write_corrected_table(path, out, table.label, donors)
     counts = ", ".join(f"{count:,} {decision}" for decision, count in corrected.counts.items())
     changed, total = len(corrected.rows), len(corrected.labels)

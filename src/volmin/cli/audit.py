@@ -6,21 +6,21 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from volmin.cli.crowd import Annotator, Features, Group, Item, Label, audit_votes, is_crowd
+from volmin.cli.encoders import ImageEncoder, TextEncoder
 from volmin.cli.labels import Spelling
 from volmin.exceptions import InputError
 
 if TYPE_CHECKING:
     from volmin import Audit
-    from volmin._typing import AnyArray
+    from volmin.cli.audit_input import AuditInput
     from volmin.cli.progress import TaskProgress
-    from volmin.progress import Progress
 
 
 def audit(
@@ -65,6 +65,10 @@ def audit(
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out of the features; repeatable.")
     ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the weights of the rows in all shares, such as noise rates."),
+    ] = None,
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of text, where it is not recognised; repeatable.")
     ] = None,
@@ -76,20 +80,8 @@ def audit(
             "month/day/year; repeatable. Others are recognised.",
         ),
     ] = None,
-    text_encoder: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Model of sentence-transformers in a local folder, for the columns of --text (extra: volmin[text]).",
-        ),
-    ] = None,
-    image_encoder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NETWORK=FILE",
-            help="Network of timm and a file of its weights, to embed images with (extra: volmin[vision]).",
-        ),
-    ] = None,
+    text_encoder: TextEncoder = None,
+    image_encoder: ImageEncoder = None,
     merge_labels: Annotated[
         bool, typer.Option("--merge-labels", help="Merge labels that differ only in case, spaces or Unicode form.")
     ] = False,
@@ -153,16 +145,21 @@ def audit(
         return
     if probs is not None and features is not None:
         raise InputError("Give --probs or --features, not both.")
+    from volmin.cli.audit_input import embedded, load_input
     from volmin.cli.columns import column_types, show_columns
     from volmin.cli.label_studio import write_label_studio
     from volmin.cli.progress import TaskProgress
-    from volmin.cli.terminal import say
     from volmin.exceptions import ColumnWarning
 
     chosen_types = column_types(types, text)
     if is_crowd(table, label, annotator, item, group):
         unused = {"--probs": probs, "--clean": clean, "--images": images, "--fdr": fdr, "--label-map": label_map}
-        unused |= {"--merge-labels": merge_labels, "--model": model != "auto", "--reading": reading != "auto"}
+        unused |= {
+            "--weight": weight,
+            "--merge-labels": merge_labels,
+            "--model": model != "auto",
+            "--reading": reading != "auto",
+        }
         audit_votes(
             table, label, annotator, item, group, features=features, ignore=ignore or (), types=chosen_types,
             unused=unused, seed=seed, threads=threads, out=out or Path("audit"), quiet=quiet, as_json=as_json,
@@ -171,17 +168,21 @@ def audit(
     with TaskProgress(f"reading {table.name}", quiet=quiet) as progress, warnings.catch_warnings():
         # Imported while the progress is shown, since importing takes a moment.
         from volmin import auditing
+        from volmin.cli import encoders
         from volmin.io.arrays import read_array
 
         # What became of the columns is printed below.
         warnings.simplefilter("ignore", ColumnWarning)
-        source = _load(table, label, images=images, clean=clean, ignore=ignore or (), progress=progress)
-        source = replace(source, labels=Spelling(merge_labels, label_map)(source.labels))
+        spelling = Spelling(merge_labels, label_map)
+        source = load_input(
+            table, label, spelling, images=images, clean=clean, weight=weight, ignore=ignore or (), progress=progress
+        )
         if features is not None:
             source = replace(source, features=read_array(features))
-        elif given_encoder := text_encoder or image_encoder:
-            source = replace(source, features=_embedded(source, given_encoder, text or (), progress))
-            chosen_types = {name: type_ for name, type_ in chosen_types.items() if name in source.features}
+        elif image_encoder is not None:
+            source = replace(source, features=embedded(source, image_encoder, progress))
+        if text_encoder is not None and not source.is_table:
+            raise InputError("--text-encoder is for columns of text of a table.")
         given = None if probs is None else read_array(probs)
         found = auditing.audit(
             source.labels,
@@ -189,7 +190,9 @@ def audit(
             features=None if given is not None else source.features,
             model=model,
             types=chosen_types or None,
+            text_encoder=encoders.text_encoder(text_encoder),
             reading=reading,
+            sample_weight=source.weights,
             random_state=seed,
             threads=threads,
             progress=progress,
@@ -200,8 +203,6 @@ def audit(
     options += [] if label_map is None else ["--label-map", str(label_map)]
     out = out or Path("audit")
     with silenced(quiet or as_json):
-        if source.unlabelled:
-            say(f"{source.unlabelled:,} rows have no label and are left aside.")
         show_columns(found.provenance.get("columns", ()))
         _show_and_save(found, source, options, fdr, sample, out, TaskProgress("writing the report", quiet=quiet))
         if label_studio is not None:
@@ -210,58 +211,6 @@ def audit(
         from volmin.cli.machine_readable import print_audit
 
         print_audit(out, found.issues(fdr).tolist())
-
-
-@dataclass(frozen=True)
-class AuditInput:
-    """The labels to audit, the features to learn from, and the examples to show in the report."""
-
-    path: Path
-    labels: AnyArray
-    features: Any
-    examples: Any
-    names: list[str] | None = None
-    clean: AnyArray | None = None
-    unlabelled: int = 0
-    """Number of rows without a label."""
-
-
-def _load(
-    path: Path, label: str | None, *, images: bool, clean: str | None, ignore: Sequence[str], progress: Progress
-) -> AuditInput:
-    from volmin.cli.labels import labelled_table
-    from volmin.data.images import load_images
-
-    if path.is_dir() or images:
-        found = load_images(path, label, clean=clean, progress=progress)
-        root = path if path.is_dir() else path.parent
-        names = [str(file.relative_to(root)) for file in found.paths]
-        known = None if found.clean is None else found.clean.to_numpy()
-        return AuditInput(path, found.labels, found.x, found.paths, names, clean=known)
-    table = labelled_table(path, label, [*ignore, *([clean] if clean else [])])
-    unlabelled = table.frame.height - len(table)
-    whole = table.frame[table.rows.tolist()] if unlabelled else table.frame
-    frame = whole.select(table.feature_columns)
-    known = None if clean is None else whole[clean].to_numpy()
-    # Rows are counted among those with a label; their names say where they are in the file.
-    names = [f"row {row} of the file" for row in table.rows] if unlabelled else None
-    examples = frame if frame.width else None
-    return AuditInput(path, table.labels, frame, examples, names, clean=known, unlabelled=unlabelled)
-
-
-def _embedded(source: AuditInput, encoder: Path | str, text: Sequence[str], progress: Progress) -> Any:
-    """Features by an encoder: of columns of text for a folder, of images for a network with its weights."""
-    import polars as pl
-
-    from volmin.cli.encoders import embedded_images, with_embedded_text
-
-    is_table = isinstance(source.features, pl.DataFrame)
-    if is_table != isinstance(encoder, Path):
-        raise InputError("--text-encoder is for tables, and --image-encoder for images.")
-    if isinstance(encoder, Path):
-        return with_embedded_text(source.features, text, encoder, progress)
-    root = source.path if source.path.is_dir() else source.path.parent
-    return embedded_images([root / name for name in source.names or ()], encoder, progress)
 
 
 def _show_and_save(
@@ -287,6 +236,7 @@ def _show_and_save(
     with progress:
         found.save(out, examples=source.examples, names=source.names, fdr=fdr)
     files = "report.html, issues.csv, labels.parquet, transition.csv, audit.json"
+    files += ", suggestions.csv" if len(found.certainty) else ""
     say(f"\n{duration(found.provenance['seconds'])}; written to {out}: {files}")
     if len(found.issues(fdr)):
         command = shlex.join(["volmin", "audit", str(source.path), *options, "--apply", "decisions.csv"])

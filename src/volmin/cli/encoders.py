@@ -1,59 +1,65 @@
-"""``volmin audit --text-encoder`` and ``--image-encoder``: features from encoders in local files."""
+"""``--text-encoder`` and ``--image-encoder``: encoders in local files, with a cache in the user's cache folder."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from volmin.exceptions import InputError
 
 if TYPE_CHECKING:
-    import polars as pl
+    from volmin.data.encoders import NamedEncoder
 
-    from volmin._typing import AnyArray
-    from volmin.progress import Progress
-
-
-def with_embedded_text(frame: pl.DataFrame, columns: Sequence[str], folder: Path, progress: Progress) -> pl.DataFrame:
-    """The table with the numbers of a sentence encoder in place of each of the columns."""
-    import polars as pl
-
-    from volmin.data.embeddings import embed_texts, sentence_encoder
-    from volmin.data.tables import check_column
-
-    if not columns:
-        raise InputError("--text-encoder needs the columns of text: name them with --text COLUMN.")
-    for name in columns:
-        check_column(frame, name, "The table")
-    encoder, cache = sentence_encoder(folder), cache_file(str(folder.resolve()))
-    for name in columns:
-        texts = frame[name].cast(pl.String).fill_null("").to_list()
-        numbers = embed_texts(texts, encoder, cache=cache, progress=progress)
-        parts = [pl.Series(f"{name} embedding {place}", part) for place, part in enumerate(numbers.T)]
-        frame = pl.DataFrame([*frame.drop(name).get_columns(), *parts])
-    return frame
+TextEncoder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Model of sentence-transformers in a local folder, for columns of text (extra: volmin[text]).",
+    ),
+]
+ImageEncoder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NETWORK=FILE",
+        help="Network of timm and a file of its weights, to embed images with (extra: volmin[vision]).",
+    ),
+]
 
 
-def embedded_images(paths: Sequence[Path], encoder: str, progress: Progress) -> AnyArray:
-    """(N, D) features of images from ``NETWORK=WEIGHTS``."""
-    from volmin.data.embeddings import embed_images, image_encoder
+def text_encoder(folder: Path | None) -> NamedEncoder | None:
+    """The encoder of texts in a folder; None without one."""
+    if folder is None:
+        return None
+    from volmin.data.embeddings import sentence_encoder
 
-    name, equals, weights = encoder.partition("=")
+    return _cached(sentence_encoder(folder))
+
+
+def image_encoder(given: str | None) -> NamedEncoder | None:
+    """The encoder of images that ``NETWORK=FILE`` names; None without one."""
+    if given is None:
+        return None
+    from volmin.data import embeddings
+
+    name, equals, weights = given.partition("=")
     if not (name and equals and weights):
         raise InputError(
-            f"--image-encoder takes NETWORK=WEIGHTS, e.g. resnet50=resnet50.safetensors, but got {encoder!r}."
+            f"--image-encoder takes NETWORK=WEIGHTS, e.g. resnet50=resnet50.safetensors, but got {given!r}."
         )
-    file = Path(weights)
-    cache = cache_file(f"{name} {file.resolve()} {file.stat().st_mtime_ns if file.is_file() else 0}")
-    return embed_images(paths, image_encoder(name, file), cache=cache, progress=progress)
+    return _cached(embeddings.image_encoder(name, Path(weights)))
 
 
-def cache_file(encoder: str) -> Path:
-    """File that keeps the embeddings of an encoder, in the user's cache folder."""
+def _cached(encoder: NamedEncoder) -> NamedEncoder:
+    """The encoder with a file that keeps its embeddings, if the contents of its model are known."""
     import pooch
 
+    if encoder.digest is None:
+        return encoder
     folder = Path(pooch.os_cache("volmin"))
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"embeddings-{hashlib.sha256(encoder.encode()).hexdigest()[:16]}.npz"
+    key = hashlib.sha256(encoder.identity.encode()).hexdigest()[:16]
+    return replace(encoder, cache=folder / f"embeddings-{key}.npz")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from volmin.cli.encoders import ImageEncoder, TextEncoder
+
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
@@ -17,6 +19,8 @@ def predict(
             "paths; or an .npy or .npz file."
         ),
     ],
+    text_encoder: TextEncoder = None,
+    image_encoder: ImageEncoder = None,
     out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")] = Path("predictions.csv"),
 ) -> None:
     """Predict the labels of new rows with the classifier of a finished run.
@@ -24,6 +28,7 @@ def predict(
     The output has the columns of NEW and two more: predicted, the most probable clean label, and probability, the
     probability that the classifier gives it.
     """
+    from volmin.cli import encoders
     from volmin.cli.progress import TaskProgress
     from volmin.cli.terminal import console, plain_table, say
     from volmin.experiments.predictions import PREDICTED, predict_file
@@ -31,7 +36,12 @@ def predict(
     from volmin.formatting import terminal_safe
 
     with TaskProgress() as progress:
-        found = predict_file(load_run(run), new, out, progress)
+        trained = load_run(
+            run,
+            text_encoder=encoders.text_encoder(text_encoder),
+            image_encoder=encoders.image_encoder(image_encoder),
+        )
+        found = predict_file(trained, new, out, progress)
     counts = found[PREDICTED].drop_nulls().value_counts(sort=True)
     table = plain_table("predicted", "rows", "share")
     for label, count in counts.head(20).iter_rows():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from volmin.cli.encoders import ImageEncoder, TextEncoder
 from volmin.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from volmin.training import PrecisionName
 
 
-_WITH_SPEC = ("spec", "dataset", "labels", "method", "data_dir", "out")
+_WITH_SPEC = ("spec", "dataset", "labels", "method", "data_dir", "out", "text_encoder", "image_encoder")
 """Parameters that may be given beside the spec of a run."""
 
 
@@ -48,6 +49,8 @@ def train(
         list[str] | None,
         typer.Option(metavar="COLUMN=TYPE", help="Type of a column, as in volmin audit; repeatable."),
     ] = None,
+    text_encoder: TextEncoder = None,
+    image_encoder: ImageEncoder = None,
     images: Annotated[bool, typer.Option("--images", help="The table lists image files to learn from.")] = False,
     size: Annotated[
         int | None,
@@ -101,7 +104,7 @@ def train(
         typer.Option(
             metavar="SPEC.json",
             help="Repeat the run of this spec, which a run folder holds. Only --dataset and --labels (where its files "
-            "are), --data-dir and --out may be given beside it.",
+            "are), the encoders, --data-dir and --out may be given beside it.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run folders.")] = Path("runs"),
@@ -110,6 +113,7 @@ def train(
 
     A finished run is not repeated; an interrupted one is resumed by the same command.
     """
+    from volmin.cli import encoders
     from volmin.cli.columns import column_types
     from volmin.cli.progress import TaskProgress
     from volmin.experiments import repetition
@@ -123,7 +127,16 @@ def train(
             _refuse_changes(given)
             chosen = repetition.read_spec(spec, method if "method" in given else None)
             path = dataset if "dataset" in given else None
-            _train(chosen, repetition.source_of(chosen, path, labels, data_dir, preparing), out)
+            source = repetition.source_of(
+                chosen,
+                path,
+                labels,
+                data_dir,
+                text_encoder=encoders.text_encoder(text_encoder),
+                image_encoder=encoders.image_encoder(image_encoder),
+                progress=preparing,
+            )
+            _train(chosen, source, out)
             return
         source = DataSource(
             dataset,
@@ -135,6 +148,8 @@ def train(
             labels=labels,
             images=images,
             size=size,
+            text_encoder=encoders.text_encoder(text_encoder),
+            image_encoder=encoders.image_encoder(image_encoder),
             progress=preparing,
         )
         chosen = resolve(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from volmin.data.augmentation import AUGMENTATIONS, Augmentation, CropFlip, ProgressiveCropFlip
 from volmin.data.dataset import Dataset, Part
+from volmin.data.encoders import Encoder
 from volmin.data.images import ImageFiles, ImageLoader
 from volmin.data.label_spelling import label_variants
 from volmin.data.loaders import Batch, TensorLoader
@@ -51,6 +52,8 @@ def load_dataset(
     types: Mapping[str, str] | None = None,
     images: bool = False,
     size: int | None = None,
+    text_encoder: Encoder | None = None,
+    image_encoder: Encoder | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Load a data set by name, or from a user's table or folder.
@@ -64,6 +67,8 @@ def load_dataset(
         types: Types of columns of a table (``volmin.data.tables.TYPES``), where they are not to be recognised.
         images: Whether a table names image files, which are then the inputs.
         size: Side that a user's images are resized to; by default that of the median image, within 16..64.
+        text_encoder: Callable from a list of texts to (n, D) numbers, for columns of text in place of TF-IDF.
+        image_encoder: Callable from a list of RGB Pillow images to (n, D) numbers, which then are the inputs.
         progress: Callback that reports the progress of downloading and of decoding images.
     """
     if str(name).removesuffix("/NA") in SOURCES and name not in SOURCES:
@@ -75,12 +80,21 @@ def load_dataset(
         from volmin.data.custom import load_custom
 
         return load_custom(
-            name, label=label, clean=clean, ignore=ignore, types=types, images=images, size=size, progress=progress
+            name,
+            label=label,
+            clean=clean,
+            ignore=ignore,
+            types=types,
+            images=images,
+            size=size,
+            text_encoder=text_encoder,
+            image_encoder=image_encoder,
+            progress=progress,
         )
-    if label or clean or ignore or types or images or size:
+    if label or clean or ignore or types or images or size or text_encoder or image_encoder:
         raise InputError(
-            f"The data set {name} has no columns to choose from: leave out label, clean, ignore, types, images and "
-            "size."
+            f"The data set {name} has no columns to choose from: leave out label, clean, ignore, types, images, size "
+            "and encoders."
         )
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():

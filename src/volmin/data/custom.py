@@ -16,6 +16,8 @@ from torch import Tensor
 
 from volmin._typing import AnyArray, Labels
 from volmin.data.dataset import Dataset, Part
+from volmin.data.embeddings import embed_images
+from volmin.data.encoders import Embedding, Encoder, named_encoder
 from volmin.data.images import load_images
 from volmin.data.sources import names
 from volmin.data.splits import held_out
@@ -33,19 +35,25 @@ def load_custom(
     types: Mapping[str, str] | None = None,
     images: bool = False,
     size: int | None = None,
+    text_encoder: Encoder | None = None,
+    image_encoder: Encoder | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Load the data set in a table or a folder; the arguments are those of ``load_dataset``."""
     path = check_path(path)
+    if text_encoder is not None and (path.is_dir() or images):
+        raise DataError(f"{path} holds images and no text: leave out the text encoder.")
+    if image_encoder is not None and not (path.is_dir() or images):
+        raise DataError(f"{path} is a table of features: leave out the image encoder, or set images.")
     if path.is_dir() and (label or clean or ignore or types):
         raise DataError(f"{path} is a folder, whose folders are the labels: leave out label, clean, ignore and types.")
     if path.is_dir() or images:
         if ignore:
             raise DataError(f"{path} names images, and its other columns are not used: leave out ignore.")
-        return _from_images(path, label, clean, size, progress)
+        return _from_images(path, label, clean, size, image_encoder, progress)
     if size is not None:
         raise DataError(f"{path} is a table of features, which have no size: leave out size, or set images.")
-    return _from_table(path, label, clean, ignore, types, progress)
+    return _from_table(path, label, clean, ignore, types, text_encoder, progress)
 
 
 def check_path(path: str | Path) -> Path:
@@ -65,6 +73,7 @@ def _from_table(
     clean: str | None,
     ignore: Sequence[str],
     types: Mapping[str, str] | None,
+    text_encoder: Encoder | None,
     progress: Progress | None,
 ) -> Dataset:
     frame = read_table(path)
@@ -77,7 +86,8 @@ def _from_table(
     classes, noisy, true = _numbered(column_labels(frame[label], path), truth)
     train, test = _held_out(noisy, path)
     features = [name for name in frame.columns if name not in no_features]
-    encoder = TableEncoder().fit(frame[train], features, types, progress)
+    encoder = TableEncoder(None if text_encoder is None else named_encoder(text_encoder))
+    encoder.fit(frame[train], features, types, progress)
     x = torch.from_numpy(encoder.transform(frame, progress))
     return Dataset(
         path.stem,
@@ -91,19 +101,40 @@ def _from_table(
 
 
 def _from_images(
-    path: Path, label: str | None, clean: str | None, size: int | None, progress: Progress | None
+    path: Path,
+    label: str | None,
+    clean: str | None,
+    size: int | None,
+    image_encoder: Encoder | None,
+    progress: Progress | None,
 ) -> Dataset:
     images = load_images(path, label, size=size, clean=clean, progress=progress)
     truth = None if images.clean is None else column_labels(images.clean, path)
     classes, noisy, true = _numbered(images.labels, truth)
     train, test = _held_out(noisy, path)
+    given = None if true is None else noisy[train]
+    if image_encoder is not None:
+        encoder = named_encoder(image_encoder)
+        values = embed_images(images.paths, encoder, cache=encoder.cache, progress=progress)
+        embedding = Embedding.fit(values[train], encoder)
+        x = torch.from_numpy(embedding.scaled(values))
+        parts = _parts(x, noisy if true is None else true, train, test)
+        return Dataset(
+            path.stem,
+            *parts,
+            classes,
+            noisy=given,
+            clean_train=true is not None,
+            clean_test=true is not None,
+            image_embedding=embedding.to_json(),
+        )
     pixels = images.x[train].float().div_(255)
     std, mean = torch.std_mean(pixels, dim=(0, 2, 3))
     return Dataset(
         path.stem,
         *_parts(images.x, noisy if true is None else true, train, test),
         classes,
-        noisy=None if true is None else noisy[train],
+        noisy=given,
         mean=tuple(mean.tolist()),
         std=tuple(std.clamp_min(1e-3).tolist()),
         clean_train=true is not None,

@@ -70,6 +70,8 @@ class Dataset:
     """(C, C) transition matrix measured on pairs of noisy and clean labels outside the training part."""
     encoder: Mapping[str, Any] | None = None
     """Content of the ``TableEncoder`` that turned the rows of a table into ``x``."""
+    image_embedding: Mapping[str, Any] | None = None
+    """Content of the ``Embedding`` that turned images into ``x``."""
 
     @property
     def num_classes(self) -> int:
@@ -91,6 +93,7 @@ class Dataset:
             "mean": list(self.mean),
             "std": list(self.std),
             "table": None if self.encoder is None else dict(self.encoder),
+            **({} if self.image_embedding is None else {"image_embedding": dict(self.image_embedding)}),
         }
 
     def normalize(self, x: Tensor) -> Tensor:

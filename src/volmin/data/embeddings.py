@@ -7,7 +7,7 @@ the optional packages sentence-transformers and timm. They load weights from loc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,35 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmin.data.encoders import Encoder, NamedEncoder, embed, embed_texts
 from volmin.data.images.files import failure_reason, pillow_warnings
 from volmin.exceptions import DataError, InputError
-from volmin.io.arrays import read_arrays
-from volmin.io.atomic import replace_file
-from volmin.progress import Progress, tracked
+from volmin.progress import Progress
 
-Encoder = Callable[[list[Any]], Any]
-"""A list of texts or images -> (n, D) numbers."""
-
-BATCH = 64
-"""Number of texts or images that an encoder gets at a time."""
+__all__ = ["embed_images", "embed_texts", "image_encoder", "sentence_encoder"]
 
 SIDE = 256
 """Images are given to an encoder with a shorter side of this length at most."""
-
-
-def embed_texts(
-    texts: Sequence[str], encoder: Encoder, *, cache: str | Path | None = None, progress: Progress | None = None
-) -> NDArray[np.float32]:
-    """(N, D) embeddings of texts; equal texts are encoded once.
-
-    Args:
-        texts: (N,) texts.
-        encoder: Callable from a list of texts to (n, D) numbers.
-        cache: File (.npz) that keeps embeddings by content for the next time; one for each encoder.
-        progress: Callback for the progress.
-    """
-    keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for text in texts]
-    return _embedded(keys, lambda rows: [texts[row] for row in rows], encoder, cache, "embedding texts", progress)
 
 
 def embed_images(
@@ -66,7 +46,7 @@ def embed_images(
         raise DataError(f"There is no image at {absent[0]} ({len(absent)} of {len(files)} are missing).")
     keys = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     with ThreadPoolExecutor() as pool:
-        return _embedded(
+        return embed(
             keys,
             lambda rows: list(pool.map(_picture, [files[row] for row in rows])),
             encoder,
@@ -76,7 +56,7 @@ def embed_images(
         )
 
 
-def sentence_encoder(folder: str | Path) -> Encoder:
+def sentence_encoder(folder: str | Path) -> NamedEncoder:
     """An encoder of texts from a folder with a model of sentence-transformers.
 
     Args:
@@ -91,10 +71,13 @@ def sentence_encoder(folder: str | Path) -> Encoder:
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"There is no sentence encoder at {folder}, and nothing is downloaded: {reason}") from None
-    return lambda texts: model.encode(texts, show_progress_bar=False)
+    digest = (
+        _digest(sorted(file for file in Path(folder).rglob("*") if file.is_file())) if Path(folder).is_dir() else None
+    )
+    return NamedEncoder(Path(folder).name, lambda texts: model.encode(texts, show_progress_bar=False), digest)
 
 
-def image_encoder(name: str, weights: str | Path) -> Encoder:
+def image_encoder(name: str, weights: str | Path) -> NamedEncoder:
     """An encoder of images by a network of timm without its last layer.
 
     Args:
@@ -103,8 +86,10 @@ def image_encoder(name: str, weights: str | Path) -> Encoder:
     """
     try:
         import timm  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError("Image encoders need timm: pip install 'volmin[vision]'.") from None
+    except (ImportError, RuntimeError) as error:  # torchvision of another build than torch raises the latter
+        reason = " ".join(str(error).split()) if getattr(error, "name", None) != "timm" else ""
+        found = f" (it is installed, but cannot be imported: {reason})" if reason else ""
+        raise InputError(f"Image encoders need timm: pip install 'volmin[vision]'{found}.") from None
     import torch
     from safetensors.torch import load_file
 
@@ -124,51 +109,15 @@ def image_encoder(name: str, weights: str | Path) -> Encoder:
         with torch.inference_mode():
             return network(torch.stack([prepare(image) for image in images])).float().numpy()
 
-    return encode
+    return NamedEncoder(name, encode, _digest([Path(weights)]))
 
 
-def _embedded(
-    keys: Sequence[str],
-    load: Callable[[Sequence[int]], list[Any]],
-    encoder: Encoder,
-    cache: str | Path | None,
-    title: str,
-    progress: Progress | None,
-) -> NDArray[np.float32]:
-    """Embeddings by key: from the cache, or computed from what ``load`` gives for rows."""
-    if not keys:
-        raise InputError("There is nothing to embed.")
-    place = None if cache is None else Path(cache)
-    known = _read(place) if place is not None and place.is_file() else {}
-    first = {key: row for row, key in reversed(list(enumerate(keys)))}
-    new = sorted(row for key, row in first.items() if key not in known)
-    batches = [new[start : start + BATCH] for start in range(0, len(new), BATCH)]
-    for rows in tracked(batches, title, len(batches), progress):
-        known |= zip((keys[row] for row in rows), _checked(encoder(load(rows)), len(rows)), strict=True)
-    widths = {len(known[key]) for key in keys}
-    if len(widths) > 1:
-        raise InputError(
-            f"The embeddings have {' and '.join(map(str, sorted(widths)))} numbers: {cache} is of another encoder."
-        )
-    if place is not None and new:
-        names = list(known)
-        with replace_file(place) as temporary, temporary.open("wb") as file:
-            np.savez(file, keys=np.array(names), embeddings=np.stack([known[key] for key in names]))
-    return np.stack([known[key] for key in keys])
-
-
-def _read(path: Path) -> dict[str, NDArray[np.float32]]:
-    arrays = read_arrays(path)
-    if set(arrays) != {"keys", "embeddings"} or len(arrays["keys"]) != len(arrays["embeddings"]):
-        raise DataError(f"{path} is not a cache of embeddings: delete it or name another file.")
-    return dict(zip(arrays["keys"].tolist(), arrays["embeddings"], strict=True))
-
-
-def _checked(found: Any, count: int) -> Iterator[NDArray[np.float32]]:
-    values = np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float32)
-    if values.ndim != 2 or len(values) != count or not np.isfinite(values).all():
-        raise InputError(f"The encoder must give ({count}, D) finite numbers, but gave shape {values.shape}.")
-    return iter(values)
+def _digest(files: Sequence[Path]) -> str:
+    """SHA-256 of the contents of files, in their order."""
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(file.read_bytes())
+    return whole.hexdigest()
 
 
 def _picture(path: Path) -> Any:

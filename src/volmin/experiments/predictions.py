@@ -49,7 +49,7 @@ def predict_file(run: TrainedRun, new: Path, out: Path, progress: Progress | Non
             frame = read_cells(new)[0]  # as they are in the file, also 007 and 1.50
     elif new.is_file() and new.suffix.lower() in (".npy", ".npz"):
         frame, probs = _of_arrays(run, new)
-    elif run.image_shape is not None:
+    elif run.takes_images:
         frame, probs = _of_images(run, new, progress)
     else:
         raise DataError(f"The run was trained on arrays, not on a table: give an .npy or .npz file, not {new}.")

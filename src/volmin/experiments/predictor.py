@@ -18,6 +18,8 @@ from torch import Tensor
 from volmin import methods, networks
 from volmin._typing import AnyArray, Array
 from volmin.data.dataset import standardize
+from volmin.data.embeddings import embed_images
+from volmin.data.encoders import Encoder, NamedEncoder, named_encoder, restored_embedding
 from volmin.data.images import decode
 from volmin.data.tables import TableEncoder, read_table
 from volmin.exceptions import DataError
@@ -33,13 +35,22 @@ Rows = str | Path | pl.DataFrame | Sequence[str | Path] | ArrayLike
 class TrainedRun:
     """The classifier and the transition matrix of a finished run."""
 
-    def __init__(self, method: Method, encoding: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        method: Method,
+        encoding: dict[str, Any],
+        *,
+        text_encoder: NamedEncoder | None = None,
+        image_encoder: NamedEncoder | None = None,
+    ) -> None:
         self.method = method.eval()
         self.classes: tuple[Any, ...] = tuple(encoding["classes"])
         """Labels of the columns of ``predict_proba``, as they were given."""
         self._shape = tuple(encoding["shape"])
         self._mean, self._std = encoding["mean"], encoding["std"]
-        self._table = None if encoding["table"] is None else TableEncoder.from_json(encoding["table"])
+        table, images = encoding["table"], encoding.get("image_embedding")
+        self._table = None if table is None else TableEncoder.from_json(table, text_encoder)
+        self._embedding = None if images is None else restored_embedding(images, image_encoder)
         if self._table and (len(self._table.feature_names),) != self._shape:
             raise DataError(f"The table's encoding does not give rows of the network's input shape {self._shape}.")
 
@@ -57,6 +68,11 @@ class TrainedRun:
     def image_shape(self) -> tuple[int, ...] | None:
         """(channels, height, width) of the images; None for a run on a table or on other arrays."""
         return self._shape if self._mean else None
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the rows are images, as they are or embedded."""
+        return self._embedding is not None or self.image_shape is not None
 
     @property
     def transition(self) -> Array | None:
@@ -84,16 +100,22 @@ class TrainedRun:
             rows = read_table(rows) if self._table else [rows]
         if self._table and hasattr(rows, "columns"):
             return torch.from_numpy(self._table.transform(_frame(rows)))
-        if self._mean and isinstance(rows, Sequence) and all(isinstance(row, str | Path) for row in rows):
+        if self.takes_images and isinstance(rows, Sequence) and all(isinstance(row, str | Path) for row in rows):
             return torch.from_numpy(np.stack([self._image(Path(str(row))) for row in rows]))
         return self._array(np.asarray(rows))
 
-    def decode(self, path: Path) -> NDArray[np.uint8]:
-        """(channels, height, width) pixels of an image, of the size of training; raises whatever Pillow raises."""
+    def decode(self, path: Path) -> NDArray[Any]:
+        """The input of the network for an image; raises whatever Pillow raises.
+
+        These are (channels, height, width) pixels of the size of training, or the features of its embedding.
+        """
+        if self._embedding is not None:
+            encoder = self._embedding.at_hand("the images", "image_encoder=, --image-encoder")
+            return self._embedding.scaled(embed_images([path], encoder, cache=encoder.cache))[0]
         channels, height, width = self._shape
         return decode(path, height, width, channels)
 
-    def _image(self, path: Path) -> NDArray[np.uint8]:
+    def _image(self, path: Path) -> NDArray[Any]:
         try:
             return self.decode(path)
         except OSError as error:
@@ -116,12 +138,20 @@ def _frame(rows: Any) -> pl.DataFrame:
     return pl.DataFrame(columns, strict=False)
 
 
-def load_run(folder: str | Path, method: type[Method] | None = None) -> TrainedRun:
+def load_run(
+    folder: str | Path,
+    method: type[Method] | None = None,
+    *,
+    text_encoder: Encoder | None = None,
+    image_encoder: Encoder | None = None,
+) -> TrainedRun:
     """The classifier that a finished run has trained.
 
     Args:
         folder: Folder of the run.
         method: Class of the method, needed for a method from outside this package, which is never imported by name.
+        text_encoder: Encoder of the columns of text, if the run had one; it is not part of the run.
+        image_encoder: Encoder of the images, likewise.
     """
     folder = Path(folder)
     if not (folder / "result.json").is_file():
@@ -139,6 +169,11 @@ def load_run(folder: str | Path, method: type[Method] | None = None) -> TrainedR
             net = networks.build(spec["network"], tuple(encoding["shape"]), len(encoding["classes"]))
             trained = kind(net, len(encoding["classes"]), **spec["options"])
         trained.load_state_dict(load_file(folder / "model.safetensors"))
-        return TrainedRun(trained, encoding)
+        return TrainedRun(
+            trained,
+            encoding,
+            text_encoder=None if text_encoder is None else named_encoder(text_encoder),
+            image_encoder=None if image_encoder is None else named_encoder(image_encoder),
+        )
     except (OSError, KeyError, TypeError, RuntimeError, json.JSONDecodeError, SafetensorError) as error:
         raise DataError(f"The run {folder} is incomplete or damaged ({' '.join(str(error).split())[:200]}).") from None

@@ -10,6 +10,7 @@ from typing import Any
 
 from volmin import data, methods
 from volmin.data import AUGMENTATIONS
+from volmin.data.encoders import NamedEncoder
 from volmin.exceptions import InputError
 from volmin.experiments import acceleration
 from volmin.experiments.presets import PRESETS
@@ -90,6 +91,9 @@ def source_of(
     dataset: str | None = None,
     labels: str | None = None,
     data_dir: Path | None = None,
+    *,
+    text_encoder: NamedEncoder | None = None,
+    image_encoder: NamedEncoder | None = None,
     progress: Progress | None = None,
 ) -> DataSource:
     """The data of a spec. A spec holds names and hashes of the user's own files, not their paths.
@@ -99,6 +103,8 @@ def source_of(
         dataset: Path of the user's own data; by default their name, in the current folder.
         labels: Path of a file with noisy labels; by default its name, in the current folder.
         data_dir: Folder with the official files of a named data set.
+        text_encoder: Encoder of the columns of text, if the run had one.
+        image_encoder: Encoder of the images, if the run had one.
         progress: Callback for loading the data.
     """
     recorded = spec.data
@@ -115,6 +121,8 @@ def source_of(
             types=tuple(recorded.get("types", {}).items()),
             images="pixels_sha256" in recorded,
             size=recorded.get("size"),
+            text_encoder=text_encoder,
+            image_encoder=image_encoder,
             progress=progress,
         )
     else:

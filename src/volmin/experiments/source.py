@@ -13,6 +13,7 @@ import numpy as np
 from volmin import data
 from volmin.data import Dataset
 from volmin.data.custom import check_path
+from volmin.data.encoders import NamedEncoder
 from volmin.data.label_files import find_labels, number_labels, read_label_sets, read_labels
 from volmin.exceptions import DataError, InputError
 from volmin.experiments.no_anchors import load_without_anchors
@@ -60,6 +61,10 @@ class DataSource:
     """Whether a table lists image files to learn from."""
     size: int | None = None
     """Side in pixels to which the user's own images are resized."""
+    text_encoder: NamedEncoder | None = None
+    """Encoder for columns of text."""
+    image_encoder: NamedEncoder | None = None
+    """Encoder for images."""
     progress: Progress | None = field(default=None, compare=False, repr=False)
     """Callback for downloading, decoding and preparing the data."""
 
@@ -68,10 +73,11 @@ class DataSource:
             raise DataError(
                 f"{self.path} holds its own labels: leave out --labels, and name the columns of a table with --label."
             )
-        if self.path is None and (self.label or self.clean or self.ignore or self.types or self.images or self.size):
+        chosen = (self.label, self.clean, self.ignore, self.types, self.images, self.size)
+        if self.path is None and any((*chosen, self.text_encoder, self.image_encoder)):
             raise DataError(
                 f"{self.name} has no columns to choose from, and its own images: leave out --label, --clean, --ignore, "
-                "--types, --text, --images and --size."
+                "--types, --text, --images, --size and encoders."
             )
 
     @property
@@ -84,7 +90,8 @@ class DataSource:
         """The key of the presets: the name of a data set, ``table`` or ``images``."""
         if self.path is None:
             return self.name
-        return "images" if self.images or self.path.is_dir() else "table"
+        pictures = (self.images or self.path.is_dir()) and self.image_encoder is None
+        return "images" if pictures else "table"
 
     @property
     def rows(self) -> int | None:
@@ -108,6 +115,8 @@ class DataSource:
             types=dict(self.types),
             images=self.images,
             size=self.size,
+            text_encoder=self.text_encoder,
+            image_encoder=self.image_encoder,
             progress=self.progress,
         )
 
@@ -137,6 +146,8 @@ class DataSource:
                 identity["types"] = dict(self.types)
             if self.size is not None:
                 identity["size"] = self.size
+            encoders = {"text_encoder": self.text_encoder, "image_encoder": self.image_encoder}
+            identity |= {name: encoder.identity for name, encoder in encoders.items() if encoder is not None}
         if self.labels is not None:
             path, key = find_labels(self.labels)
             identity |= {"labels_file": path.name, "labels_sha256": _digest(path), "labels_key": key}

@@ -1,6 +1,6 @@
 """Reports: self-contained HTML pages that work offline, and their figures."""
 
-from volmin.report.audit_page import AuditPage, ClassNoise, Confusion, write_audit_report
+from volmin.report.audit_page import AuditPage, ClassNoise, Confusion, UnlabelledRows, write_audit_report
 from volmin.report.page import RunPage, Section, write_grid_report, write_run_report
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Confusion",
     "RunPage",
     "Section",
+    "UnlabelledRows",
     "write_audit_report",
     "write_grid_report",
     "write_run_report",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,27 @@ class Confusion:
     given: int
     true: int
     count: float
+
+
+@dataclass(frozen=True)
+class UnlabelledRows:
+    """Rows without a label, with their suggestions, the surest first.
+
+    Attributes:
+        rows: (m,) row numbers.
+        names: Names of the rows that are shown; empty if they have numbers only.
+        suggested: (m,) most probable labels.
+        probability: (m,) their probabilities.
+        counts: (label, number of rows) of the suggestions, the most frequent first.
+        examples: What is shown of the first rows.
+    """
+
+    rows: Sequence[int] = ()
+    names: Sequence[str] = ()
+    suggested: Sequence[str] = ()
+    probability: Sequence[float] = ()
+    counts: Sequence[tuple[str, int]] = ()
+    examples: Examples = field(default_factory=Examples)
 
 
 @dataclass(frozen=True)
@@ -117,6 +138,7 @@ class AuditPage:
     """Positions of some rows on the map, where features are known."""
     histories: Sequence[Sequence[Mapping[str, Any]]]
     provenance: Mapping[str, Any]
+    unlabelled: UnlabelledRows = field(default_factory=UnlabelledRows)
 
 
 def write_audit_report(path: Path, page: AuditPage) -> None:

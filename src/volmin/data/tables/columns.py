@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmin._typing import Array
+from volmin.data.encoders import Embedding, NamedEncoder
 from volmin.data.tables.parsing import DATE_ORDERS, parse_booleans, parse_dates, parse_numbers
 from volmin.data.text import Tfidf
 from volmin.exceptions import DataError
@@ -168,14 +169,60 @@ class Text:
         return cls(name, Tfidf(**content))
 
 
-Encoding = Number | Category | Text
+@dataclass(frozen=True)
+class EmbeddedText:
+    """Embeddings of a column of text by an encoder, which is not part of what is stored."""
 
-_RESTORE: dict[str, Callable[..., Encoding]] = {"number": Number, "category": Category, "text": Text.from_json}
+    kind: ClassVar[str] = "embedding"
+    name: str
+    embedding: Embedding
+
+    @classmethod
+    def fit(cls, column: pl.Series, encoder: NamedEncoder, progress: Progress | None = None) -> EmbeddedText:
+        return cls(column.name, Embedding.fit(encoder.texts(_distinct(column), progress), encoder))
+
+    def check(self) -> None:
+        """Raise a ``TypeError`` for values that ``fit`` cannot have produced."""
+        if not isinstance(self.name, str):
+            raise TypeError(f"the column {self.name!r} needs a name")
+        self.embedding.check()
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [f"{self.name} embedding {place}" for place in range(self.embedding.size)]
+
+    def encode(self, column: pl.Series, progress: Progress | None = None) -> NDArray[np.float32]:
+        texts, rows = _texts(column)
+        encoder = self.embedding.at_hand(f"the column {self.name!r}", "text_encoder=, --text-encoder")
+        return self.embedding.scaled(encoder.texts(texts, progress))[rows]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, **self.embedding.to_json()}
+
+    @classmethod
+    def from_json(cls, name: str, **content: Any) -> EmbeddedText:
+        return cls(name, Embedding(**content))
+
+    def with_encoder(self, encoder: NamedEncoder) -> EmbeddedText:
+        """The same encoding with its encoder."""
+        return EmbeddedText(self.name, self.embedding.with_encoder(encoder))
 
 
-def from_json(content: Mapping[str, Any]) -> Encoding:
+Encoding = Number | Category | Text | EmbeddedText
+
+_RESTORE: dict[str, Callable[..., Encoding]] = {
+    "number": Number,
+    "category": Category,
+    "text": Text.from_json,
+    "embedding": EmbeddedText.from_json,
+}
+
+
+def from_json(content: Mapping[str, Any], text_encoder: NamedEncoder | None = None) -> Encoding:
     """Restore an encoding from its kind and the result of ``to_json``; other content is a TypeError or KeyError."""
     restored = _RESTORE[content["kind"]](**{key: value for key, value in content.items() if key != "kind"})
+    if isinstance(restored, EmbeddedText) and text_encoder is not None:
+        restored = restored.with_encoder(text_encoder)
     restored.check()
     return restored
 

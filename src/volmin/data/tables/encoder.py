@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmin.data.tables.columns import Encoding, Text, from_json
+from volmin.data.encoders import NamedEncoder
+from volmin.data.tables.columns import EmbeddedText, Encoding, Text, from_json
 from volmin.data.tables.files import first_line
 from volmin.data.tables.recognition import TYPES, ColumnUse, fit_column
 from volmin.exceptions import DataError, InputError
@@ -28,7 +29,13 @@ class TableEncoder:
     left out. ``uses`` says what became of each column.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, text_encoder: NamedEncoder | None = None) -> None:
+        """Create an encoder without columns.
+
+        Args:
+            text_encoder: NamedEncoder for the columns of text, in place of TF-IDF.
+        """
+        self.text_encoder = text_encoder
         self.columns: list[Encoding] = []
         self.uses: list[ColumnUse] = []
 
@@ -60,7 +67,7 @@ class TableEncoder:
         types = check_types(types or {}, frame.columns)
         self.columns, self.uses = [], []
         for name in tracked(columns, "recognising columns", len(columns), progress):
-            use, encodings = fit_column(frame[name], types.get(name))
+            use, encodings = fit_column(frame[name], types.get(name), self.text_encoder, progress)
             self.uses.append(use)
             self.columns += encodings
         if not self.columns:
@@ -77,7 +84,8 @@ class TableEncoder:
         for column in tracked(self.columns, "encoding columns", len(self.columns), progress):
             width = len(column.feature_names)
             series = frame[column.name]
-            encoded = column.encode(series, progress) if isinstance(column, Text) else column.encode(series)
+            textual = isinstance(column, Text | EmbeddedText)
+            encoded = column.encode(series, progress) if textual else column.encode(series)
             x[:, place : place + width] = encoded
             place += width
         return x
@@ -99,11 +107,11 @@ class TableEncoder:
         return {"columns": columns, "uses": [asdict(use) for use in self.uses]}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> TableEncoder:
+    def from_json(cls, content: dict[str, Any], text_encoder: NamedEncoder | None = None) -> TableEncoder:
         """Restore an encoder from the result of ``to_json``; any other content is a ``DataError``."""
-        encoder = cls()
+        encoder = cls(text_encoder)
         try:
-            encoder.columns = [from_json(column) for column in content["columns"]]
+            encoder.columns = [from_json(column, text_encoder) for column in content["columns"]]
             encoder.uses = [ColumnUse(**use) for use in content.get("uses", ())]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DataError(f"This is not the content of a table encoder: {first_line(error)}") from None

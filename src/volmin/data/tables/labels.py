@@ -38,6 +38,14 @@ class LabelledTable:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def of_all_rows(self, labels: AnyArray) -> AnyArray:
+        """Labels of the rows that have one, for all rows of ``frame``: with None where there is none."""
+        if len(labels) == self.frame.height:
+            return labels
+        every = np.full(self.frame.height, None, dtype=object)
+        every[self.rows] = labels.tolist()
+        return every
+
 
 def load_table(path: str | Path, label: str, *, ignore: Sequence[str] = (), unlabelled: bool = False) -> LabelledTable:
     """Read a table with its labels.

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from volmin.data.tables.columns import MAX_CATEGORIES, Category, Encoding, Number, Text, as_numbers
+from volmin.data.encoders import NamedEncoder
+from volmin.data.tables.columns import MAX_CATEGORIES, Category, EmbeddedText, Encoding, Number, Text, as_numbers
 from volmin.data.tables.labels import MIN_IDENTIFIERS
 from volmin.data.tables.parsing import DATE_ORDERS, Parsed, parse_booleans, parse_dates, parse_numbers
 from volmin.exceptions import DataError
+from volmin.progress import Progress
 
 TYPES = ("number", "date", *DATE_ORDERS, "boolean", "category", "text", "ignore")
 """Types that a user can set for a column; the orders of a date say how its text is read."""
@@ -23,6 +25,8 @@ MOST_STRAYS = 0.1
 
 FEWEST_OTHERS = 0.001
 """A column in which at most this share of the rows differs from the most frequent value is nearly constant."""
+
+NO_WORDS = "text without words that occur twice"
 
 _TRIED = 2000
 """Number of distinct values on which a way of reading is tried before it is applied to the whole column."""
@@ -52,14 +56,24 @@ Fitted = tuple[str, str, list[Encoding]]
 """Kind, note and encodings of a column."""
 
 
-def fit_column(column: pl.Series, type_: str | None = None) -> tuple[ColumnUse, list[Encoding]]:
+def fit_column(
+    column: pl.Series,
+    type_: str | None = None,
+    text_encoder: NamedEncoder | None = None,
+    progress: Progress | None = None,
+) -> tuple[ColumnUse, list[Encoding]]:
     """Recognise what a column holds and fit its encoding.
 
     Args:
         column: Column of a table.
         type_: One of ``TYPES``, to set what the column holds.
+        text_encoder: NamedEncoder of text, in place of TF-IDF.
+        progress: Callback for the progress of that encoder.
     """
     kind, note, encodings = _fitted(column, type_)
+    if text_encoder is not None and (kind == "text" or note == NO_WORDS):
+        kind, note = "text", f"embedded by {text_encoder.name}"
+        encodings = _single(EmbeddedText.fit(column.cast(pl.String), text_encoder, progress))
     features = sum(len(encoding.feature_names) for encoding in encodings)
     return ColumnUse(column.name, kind, note, features), encodings
 
@@ -81,6 +95,10 @@ def _fitted(column: pl.Series, type_: str | None) -> Fitted:
     if not (dtype.is_numeric() or dtype.is_temporal() or dtype == pl.Boolean):
         return _left_out(f"holds {dtype}")
     return _numbers(column, "date" if dtype.is_temporal() else "boolean" if dtype == pl.Boolean else "number")
+
+
+def _single(encoding: Encoding) -> list[Encoding]:
+    return [encoding]
 
 
 def _left_out(reason: str) -> Fitted:
@@ -213,6 +231,6 @@ def _category(column: pl.Series) -> Fitted:
 def _text(column: pl.Series) -> Fitted:
     text = Text.fit(column)
     if not text.tfidf.size:
-        return _left_out("text without words that occur twice")
+        return _left_out(NO_WORDS)
     terms = text.tfidf.num_terms
     return "text", f"TF-IDF of {terms:,} words and character sequences, reduced", [text]
