@@ -13,7 +13,16 @@ import pytest
 import volmin
 from volmin import noise
 from volmin.auditing import apply_decisions
-from volmin.compat.label_studio import CHOICE, GIVEN, ROW, configuration, read_annotations, tasks, write_tasks
+from volmin.compat.label_studio import (
+    CHOICE,
+    GIVEN,
+    ROW,
+    configuration,
+    read_annotations,
+    read_tasks,
+    tasks,
+    write_tasks,
+)
 from volmin.exceptions import DataError, InputError
 
 ROWS = 300
@@ -140,3 +149,99 @@ def test_misfitting_examples_are_refused(audited, tmp_path):
         tasks(found, frame, show="colour")
     with pytest.raises(DataError, match="no file"):
         read_annotations(tmp_path / "none.json")
+
+
+def exported(number: int, data: dict[str, Any], name: str, shown: str, label: str | None) -> dict[str, Any]:
+    """A task of an existing project in the documented form of the JSON export."""
+    result = [
+        {
+            "id": f"r{number}",
+            "from_name": name,
+            "to_name": shown,
+            "type": "choices",
+            "origin": "manual",
+            "value": {"choices": [label]},
+        }
+    ]
+    annotation = {
+        "id": 1000 + number,
+        "completed_by": {"id": 1, "email": "a@example.org"},
+        "result": result if label else [],
+        "was_cancelled": label is None,
+        "ground_truth": False,
+        "created_at": "2024-03-09T21:52:49.513742Z",
+        "lead_time": 27.8,
+        "prediction": {},
+        "result_count": 0,
+        "parent_annotation": None,
+    }
+    return {
+        "id": number,
+        "annotations": [annotation],
+        "file_upload": "tasks.json",
+        "drafts": [],
+        "predictions": [
+            {"model_version": "one", "score": 0.5, "result": [{**result[0], "value": {"choices": ["other"]}}]}
+        ],
+        "data": data,
+        "meta": {},
+        "created_at": "2024-03-09T21:52:40.101881Z",
+        "updated_at": "2024-03-09T21:52:49.513742Z",
+        "project": 25,
+        "comment_count": 0,
+    }
+
+
+@pytest.mark.parametrize(("name", "shown"), [("sentiment", "text"), ("choice", "image")])
+def test_tasks_of_a_project_come_in_and_go_back_to_it(tmp_path, name, shown):
+    generator = np.random.default_rng(0)
+    words = {"Positive": ["great", "love", "fine"], "Negative": ["bad", "broken", "awful"], "Neutral": ["box", "day"]}
+    truth = generator.choice(list(words), 240)
+    given = np.where(generator.random(240) < 0.12, generator.permutation(truth), truth)
+    texts = [" ".join(generator.choice([*words[label], "the", "it", "was", "very"], 8)) for label in truth]
+    shows = texts if shown == "text" else [f"https://example.org/{row}.jpg" for row in range(240)]
+    content = [
+        exported(
+            row, {shown: shows[row], "meta_info": {"source": "shop"}}, name, shown, given[row] if row % 30 else None
+        )
+        for row in range(240)
+    ]
+    project = tmp_path / "project.json"
+    project.write_text(json.dumps(content))
+    frame = read_tasks(project)
+    assert frame.columns == [shown, "meta_info", "label"]
+    assert frame[shown].to_list() == shows
+    assert frame["label"].to_list() == [label if row % 30 else None for row, label in enumerate(given)]
+    found = volmin.audit(frame["label"], features=pl.DataFrame({"text": texts}), model="logistic", random_state=0)
+    config = write_tasks(tmp_path / "tasks.json", found, frame.drop("label"), show=shown, choice=name)
+    assert f'name="{name}" toName="{shown}"' in config
+    made = json.loads((tmp_path / "tasks.json").read_text())
+    for task in made:
+        assert set(task) == {"data", "predictions"}
+        (prediction,) = task["predictions"]
+        (result,) = prediction["result"]
+        assert (result["from_name"], result["to_name"], result["type"]) == (name, shown, "choices")
+        assert 0 <= prediction["score"] <= 1
+    answers = {task["data"]["volmin_row"]: str(truth[task["data"]["volmin_row"]]) for task in made}
+    back = [exported(k, task["data"], name, shown, answers[task["data"]["volmin_row"]]) for k, task in enumerate(made)]
+    (tmp_path / "export.json").write_text(json.dumps(back))
+    corrected = apply_decisions(frame["label"], read_annotations(tmp_path / "export.json"))
+    assert {row: corrected.labels[row] for row in answers} == answers
+    short = [task["data"] | {"id": k, name: answers[task["data"]["volmin_row"]]} for k, task in enumerate(made)]
+    (tmp_path / "min.json").write_text(json.dumps(short))
+    again = apply_decisions(frame["label"], read_annotations(tmp_path / "min.json", choice=name))
+    assert again.labels.tolist() == corrected.labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "no tasks"),
+        ('[{"text": "a", "label": "b"}]', "not as JSON-MIN"),
+        ('[{"data": {"label": "a"}}]', "another name"),
+    ],
+)
+def test_tasks_that_cannot_be_a_table_are_refused(tmp_path, content, message):
+    (tmp_path / "tasks.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_tasks(tmp_path / "tasks.json")

@@ -1,4 +1,4 @@
-"""Label Studio: flagged rows out as tasks with predictions, and annotations in as decisions.
+"""Label Studio: tasks of a project in as a table, flagged rows out as tasks, annotations in as decisions.
 
 A task holds the cells of its row and, as a prediction, the suggested label with the probability that the given one is
 wrong as its score; tasks are sorted by it. Label Studio's JSON export and its shorter JSON-MIN are read back.
@@ -34,6 +34,7 @@ def tasks(
     images: Sequence[str] | None = None,
     show: str | None = None,
     fdr: float | None = None,
+    choice: str = CHOICE,
 ) -> list[dict[str, Any]]:
     """Tasks of the flagged rows, the most suspicious first.
 
@@ -43,6 +44,7 @@ def tasks(
         images: (N,) addresses of images as Label Studio finds them, such as ``/data/local-files/?d=cat/1.jpg``.
         show: Column that is annotated, ``image`` for images; by default the one with the longest texts.
         fdr: Largest expected share of correct labels among the flagged, as in ``Audit.issues``.
+        choice: Name of the choice in the labelling configuration; that of an existing project, to return to it.
     """
     frame = pl.DataFrame() if examples is None else as_frame(examples)
     if frame is None or (frame.width and frame.height != len(audit)):
@@ -66,6 +68,7 @@ def tasks(
             | {ROW: int(row), GIVEN: str(audit.labels[row]), SUGGESTED: str(audit.suggested[row])},
             round(float(score), 4),
             shown,
+            choice,
         )
         for row, score in zip(rows[order], wrong[order], strict=True)
     ]
@@ -83,17 +86,17 @@ def write_tasks(path: str | Path, audit: AuditResult, examples: Any = None, **op
     found = tasks(audit, examples, **options)
     write_text(Path(path), json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     shown = found[0]["predictions"][0]["result"][0]["to_name"] if found else "text"
-    return configuration([str(name) for name in audit.classes], shown)
+    return configuration([str(name) for name in audit.classes], shown, options.get("choice", CHOICE))
 
 
-def configuration(classes: Sequence[str], shown: str) -> str:
+def configuration(classes: Sequence[str], shown: str, choice: str = CHOICE) -> str:
     """The labelling configuration (XML) of a project for these tasks."""
     tag = "Image" if shown == "image" else "Text"
     choices = "\n".join(f'    <Choice value="{escape(name)}"/>' for name in classes)
     name = escape(shown)
     return (
         f'<View>\n  <{tag} name="{name}" value="${name}"/>\n  <Header value="Given: ${GIVEN}"/>\n'
-        f'  <Choices name="{CHOICE}" toName="{name}" choice="single">\n{choices}\n  </Choices>\n</View>\n'
+        f'  <Choices name="{escape(choice)}" toName="{name}" choice="single">\n{choices}\n  </Choices>\n</View>\n'
     )
 
 
@@ -104,7 +107,34 @@ def shown_column(frame: pl.DataFrame) -> str:
     return max(texts, key=lambda name: lengths[name], default=frame.columns[0])
 
 
-def read_annotations(path: str | Path) -> pl.DataFrame:
+def read_tasks(path: str | Path, label: str = "label") -> pl.DataFrame:
+    """The tasks of a project as a table, to audit: the data of each task, and its label.
+
+    The label is the single choice of the annotations; it is null for tasks that have none, that were skipped, or about
+    which annotators differ.
+
+    Args:
+        path: File exported as JSON, or tasks in the form in which they are imported.
+        label: Name of the column of labels.
+    """
+    found = []
+    for number, task in enumerate(_content(Path(path))):
+        place = f"{path}, task {number}"
+        data = task.get("data")
+        if not isinstance(data, dict):
+            raise DataError(f"{place} has no data: export the project as JSON, not as JSON-MIN.")
+        if label in data:
+            raise DataError(f"{place} has data called {label!r}: give the labels another name (label=).")
+        answers = {_choice(annotation, place) for annotation in task.get("annotations") or ()}
+        agreed = answers.pop() if len(answers) == 1 else None
+        cells = {name: json.dumps(cell) if isinstance(cell, dict | list) else cell for name, cell in data.items()}
+        found.append({**cells, label: agreed})
+    if not found:
+        raise DataError(f"{path} holds no tasks.")
+    return pl.DataFrame(found, infer_schema_length=None, strict=False)
+
+
+def read_annotations(path: str | Path, choice: str = CHOICE) -> pl.DataFrame:
     """The decisions in a JSON export, as ``volmin.auditing.apply_decisions`` takes them.
 
     The given label chosen again is ``right``, another one ``wrong``. Skipped tasks, and those whose annotations differ,
@@ -112,8 +142,19 @@ def read_annotations(path: str | Path) -> pl.DataFrame:
 
     Args:
         path: File exported as JSON or JSON-MIN.
+        choice: Name of the choice in the labelling configuration, which JSON-MIN repeats.
     """
-    path = Path(path)
+    content = _content(Path(path))
+    found = [
+        record for place, task in enumerate(content) if (record := _decision(task, f"{path}, task {place}", choice))
+    ]
+    if not found:
+        raise DataError(f"{path} holds no annotation of {len(content)} tasks: annotate some and export again.")
+    return pl.DataFrame(found)
+
+
+def _content(path: Path) -> list[dict[str, Any]]:
+    """The tasks in a file."""
     if not path.is_file():
         raise DataError(f"There is no file of annotations at {path}; export the project as JSON.")
     try:
@@ -122,14 +163,11 @@ def read_annotations(path: str | Path) -> pl.DataFrame:
         raise DataError(f"{path} is not JSON: {str(error).splitlines()[0]}.") from None
     if not isinstance(content, list) or not all(isinstance(task, dict) for task in content):
         raise DataError(f"{path} must hold a list of tasks, as Label Studio exports them with JSON.")
-    found = [record for place, task in enumerate(content) if (record := _decision(task, f"{path}, task {place}"))]
-    if not found:
-        raise DataError(f"{path} holds no annotation of {len(content)} tasks: annotate some and export again.")
-    return pl.DataFrame(found)
+    return content
 
 
-def _task(data: dict[str, Any], score: float, shown: str) -> dict[str, Any]:
-    result = {"from_name": CHOICE, "to_name": shown, "type": "choices", "value": {"choices": [data[SUGGESTED]]}}
+def _task(data: dict[str, Any], score: float, shown: str, choice: str) -> dict[str, Any]:
+    result = {"from_name": choice, "to_name": shown, "type": "choices", "value": {"choices": [data[SUGGESTED]]}}
     return {"data": data, "predictions": [{"model_version": "volmin", "score": score, "result": [result]}]}
 
 
@@ -142,15 +180,15 @@ def _plain(column: pl.Series) -> pl.Series:
     return pl.Series(column.name, [None if value is None else str(value) for value in column], dtype=pl.String)
 
 
-def _decision(task: Mapping[str, Any], place: str) -> dict[str, str] | None:
+def _decision(task: Mapping[str, Any], place: str, choice: str) -> dict[str, str] | None:
     """The decision about a task; None without annotation."""
     data = task.get("data", task)  # JSON-MIN has the data on the outer level
     if not isinstance(data, dict) or any(name not in data for name in (ROW, GIVEN)):
         raise DataError(f"{place} has no {ROW} and {GIVEN}: it was not made by volmin.")
     if "annotations" in task:
         answers = [_choice(annotation, place) for annotation in task["annotations"]]
-    elif CHOICE in task:
-        answers = [_single(task[CHOICE], place)]
+    elif choice in task:
+        answers = [_single(task[choice], place)]
     else:
         return None
     if not answers:
