@@ -26,6 +26,7 @@ from volmin.report.figures import curve_panels, svg
 # benchmarks/, torture/ and the modules beside this one are not part of the package.
 sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import methods_choice
+import notebooks
 from benchmarks.crowds import record as crowds
 from benchmarks.real_labels import record as real_labels
 from torture import record
@@ -65,6 +66,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"figures/{name}.png", content=drawing.getvalue()))
     for name in methods.names():
         files.append(File.generated(config, f"methods/{name}.md", content=_page(name)))
+    for path in sorted(notebooks.FOLDER.glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebooks.page(notebooks.read(path))))
     return files
 
 
