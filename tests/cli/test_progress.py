@@ -7,6 +7,7 @@ from rich.console import Console
 
 from volmin.cli import progress
 from volmin.cli.progress import EpochProgress, GridProgress, TaskProgress
+from volmin.cli.terminal import say
 from volmin.experiments import spec
 from volmin.experiments.status import RunStatus
 from volmin.formatting import terminal_safe
@@ -114,3 +115,22 @@ def test_grid_progress_shows_epochs_and_the_time_left(monkeypatch):
 def test_control_characters_are_escaped_and_other_letters_kept():
     assert terminal_safe("\x1b[31mred\x07\r") == "\\x1b[31mred\\x07\\r"
     assert terminal_safe("naïve 猫\nλ") == "naïve 猫\nλ"
+
+
+def test_prose_is_wrapped_between_words_on_a_terminal_and_whole_elsewhere(monkeypatch):
+    prose = "Between 0.0% and 22.4% are wrong: " + "the labels alone cannot tell which reading is right, " * 5
+    command = "  volmin audit a-long-name.csv --label outcome --merge-labels --apply decisions-downloaded.csv"
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        "volmin.cli.terminal.console", lambda: Console(file=shown, force_terminal=True, width=80, color_system=None)
+    )
+    say(f"{prose}\n{command}")
+    *wrapped, last = shown.getvalue().rstrip("\n").split("\n")
+    assert len(wrapped) > 3
+    assert all(len(line) <= 80 for line in wrapped)
+    assert " ".join(line.strip() for line in wrapped) == prose.strip()
+    assert last == command
+    shown.truncate(shown.seek(0))
+    monkeypatch.setattr("volmin.cli.terminal.console", lambda: Console(file=shown, width=80))
+    say(f"{prose}\n{command}")
+    assert shown.getvalue() == f"{prose}\n{command}\n"

@@ -43,7 +43,7 @@ def predict(
         )
         found = predict_file(trained, new, out, progress)
     counts = found[PREDICTED].drop_nulls().value_counts(sort=True)
-    table = plain_table("predicted", "rows", "share")
+    table = plain_table("predicted", "rows", "share", wrap="predicted")
     for label, count in counts.head(20).iter_rows():
         table.add_row(terminal_safe(str(label)), f"{count:,}", f"{count / found.height:.1%}")
     console().print(table)

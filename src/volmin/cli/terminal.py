@@ -30,10 +30,17 @@ def console() -> Console:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line that may contain file names or labels: neither control characters nor markup have an effect."""
+    """Print lines that may contain file names or labels: neither control characters nor markup have an effect.
+
+    A terminal gets prose wrapped between words. Indented lines are commands to copy, or wrapped already, and other
+    programs read whole lines.
+    """
     if _silent.get():
         return
-    console().print(terminal_safe(text), markup=False, soft_wrap=True, style=style)
+    shown = console()
+    for line in terminal_safe(text).split("\n"):
+        whole = line.startswith("  ") or not shown.is_terminal
+        shown.print(line, markup=False, soft_wrap=whole, style=style)
 
 
 def plain_table(*columns: str, title: str | None = None, wrap: str = "") -> Table:
