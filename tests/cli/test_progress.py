@@ -102,8 +102,8 @@ def test_grid_progress_shows_epochs_and_the_time_left(monkeypatch):
     with GridProgress(2, Console(file=shown)) as report:
         for done in (0, 2, 10):
             state = "done" if done == 10 else "broken"
-            first = RunStatus(run, state, done, 10, seconds=8.0 * done, shared_epochs=done, error=None)
-            report.update([first, RunStatus(other, "missing", 0, 10, seconds=0.0, shared_epochs=0, error=None)])
+            first = RunStatus(run, state, done, 10, seconds=(8.0,) * done, shared_epochs=done, error=None)
+            report.update([first, RunStatus(other, "missing", 0, 10, seconds=(), shared_epochs=0, error=None)])
         report.message("a run", "\x1b[31m[red]")
     assert shown.getvalue().splitlines() == [
         "0 of 2 runs  epoch 2 of 20  1 min 12 s left",

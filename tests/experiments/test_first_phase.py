@@ -166,7 +166,7 @@ def test_time_left_counts_shared_training_once(tmp_path):
     first, second = (read_status(each, tmp_path) for each in specs)
     assert epochs_saved([first, second]) == EPOCHS
     # Two of the four shared epochs are done at 3 s each; left are two of them, four of Forward and four of DMI.
-    first = replace(first, state="broken", epochs_done=2, seconds=6.0, shared_epochs=2)
+    first = replace(first, state="broken", epochs_done=2, seconds=(3.0, 3.0), shared_epochs=2)
     second = replace(second, shared_epochs=2)
     assert plan(specs[1]).epochs == 2 * EPOCHS
     assert seconds_left([first, second], 1) == pytest.approx(3.0 * (2 + 4 + 4))
@@ -205,6 +205,13 @@ def test_remaining_time_of_growing_images_is_within_a_third(measured):
     each = spec.resolve("cifar10", "sym:0.2", "cross_entropy", preset="fast")
     seconds = [float(time) for time in measured for _ in range(4)]
     for done in range(1, 12):
-        status = RunStatus(each, "broken", done, 12, sum(seconds[:done]), done, None)
+        status = RunStatus(each, "broken", done, 12, tuple(seconds[:done]), done, None)
         left = seconds_left([status], 1)
         assert left == pytest.approx(sum(seconds[done:]), rel=1 / 3)
+
+
+def test_remaining_time_follows_the_latest_epochs():
+    """An hour of other work on the machine, which made epochs three times as long, is over."""
+    each = spec_of("cross_entropy", options={}, epochs=20)
+    status = RunStatus(each, "broken", 15, 20, (6.0,) * 10 + (2.0,) * 5, 15, None)
+    assert seconds_left([status], 1) == pytest.approx(5 * 2.0)

@@ -245,7 +245,7 @@ def test_status_and_time_left_are_read_from_the_folders(tmp_path, digits):
     statuses = [read_status(each, tmp_path) for each in (done, broken, missing)]
     assert [status.state for status in statuses] == ["done", "broken", "missing"]
     assert [status.epochs_done for status in statuses] == [3, 1, 0]
-    volminnet, cross_entropy = (status.seconds / status.epochs_done for status in statuses[:2])
+    volminnet, cross_entropy = (sum(status.seconds) / status.epochs_done for status in statuses[:2])
     # Two epochs of cross-entropy and three of VolMinNet are left.
     assert seconds_left(statuses, 1) == pytest.approx(2 * cross_entropy + 3 * volminnet)
     assert seconds_left(statuses, 2) == pytest.approx((2 * cross_entropy + 3 * volminnet) / 2)

@@ -19,6 +19,9 @@ from volmin.io.atomic import read_json
 
 State = Literal["done", "broken", "missing"]
 
+_RECENT = 5
+"""Number of the latest epochs of a run that tell the speed: other work on a machine slows epochs down for a while."""
+
 
 @dataclass(frozen=True)
 class RunStatus:
@@ -28,8 +31,8 @@ class RunStatus:
     state: State
     epochs_done: int
     epochs: int
-    seconds: float
-    """Time of the epochs that are done."""
+    seconds: tuple[float, ...]
+    """Time of each epoch that is done."""
     shared_epochs: int
     """Number of epochs of the plain training that the run begins with which are stored below the folder of runs."""
     error: str | None
@@ -50,7 +53,7 @@ def read_status(spec: RunSpec, out: Path) -> RunStatus:
     """The status of a run, from its folder below ``out``."""
     folder = spec.folder(out)
     history = read_metrics(folder)
-    epochs, seconds = plan(spec).epochs, sum(record["seconds"] for record in history)
+    epochs, seconds = plan(spec).epochs, tuple(record["seconds"] for record in history)
     shared = folder_of(spec, out)
     shared_epochs = 0 if shared is None else len(read_metrics(shared))
     if read_result(folder) is not None:
@@ -70,17 +73,18 @@ def _read_error(folder: Path) -> str | None:
 
 
 def seconds_left(statuses: Sequence[RunStatus], jobs: int) -> float | None:
-    """The time that unfinished runs will take, from the epochs recorded so far on the same data and network.
+    """The time that unfinished runs will take, from the latest epochs of each run on the same data and network.
 
     Epochs of the same method count if there are any, else those of all methods. None if there are none at all.
     """
     seconds: dict[tuple[str, ...], float] = {}
     work: dict[tuple[str, ...], float] = {}
     for status in statuses:
-        if status.epochs_done:
+        if done := len(status.seconds):
+            latest = slice(max(0, done - _RECENT), done)
             for key in _comparable(status.spec):
-                seconds[key] = seconds.get(key, 0.0) + status.seconds
-                work[key] = work.get(key, 0.0) + sum(plan(status.spec).work[: status.epochs_done])
+                seconds[key] = seconds.get(key, 0.0) + sum(status.seconds[latest])
+                work[key] = work.get(key, 0.0) + sum(plan(status.spec).work[latest])
     total = 0.0
     for status, first in _first_epochs(statuses):
         known = next((key for key in _comparable(status.spec) if key in work), None)
