@@ -96,3 +96,22 @@ def test_results_page_quotes_the_cells_of_cifar():
         "{:.3f} and {:.3f}".format(*(recorded[noise].result["transition_error"] for noise in noises[2:])),
     ):
         assert sentence in text
+
+
+def test_results_page_quotes_the_order_of_methods_on_cifar():
+    paper, results = STUDIES["table1"].published, {}
+    for record in read_records(ROOT / "results" / "cifar10-fast.jsonl"):
+        if record.spec["noise"] == "pair:0.45":
+            results[record.spec["method"]] = record.result
+    text = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    order = text[text.index("**The order at pair:0.45 on CIFAR-10**") :]
+    places = []
+    for method in sorted(results, key=lambda method: -results[method]["accuracy"]):
+        name = {"volminnet": "VolMinNet", "dmi": "DMI", "t_revision": "T-Revision", "dual_t": "Dual T"}.get(
+            method, method.replace("_", "-").replace("forward", "Forward")
+        )
+        places.append(order.index(f"{name} {results[method]['accuracy']:.2%}".replace("%", " %")))
+        if published := paper.get(("cifar10", "pair:0.45", method)):
+            assert f"{100 * published.mean:.2f} %" in order
+    assert places == sorted(places)
+    assert f"an error of {results['forward']['transition_error']:.3f}" in order
