@@ -38,9 +38,10 @@ test-all: $(VENV)/.installed-dev
 coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage report
 
-# The quick tests with the lowest versions that pyproject.toml allows.
+# The quick tests, and the wheel in an environment of its own, with the lowest versions that pyproject.toml allows.
 test-lowest: $(LOWEST)/.installed
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/pytest -n auto $(QUICK) -W default
+	$(LOWEST)/bin/pytest tests/test_release.py -W default
 
 # The tests ten times, each time in another order: none may depend on the order, or on chance.
 endure: $(VENV)/.installed-dev
