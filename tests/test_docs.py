@@ -96,7 +96,7 @@ def layers():
     return [set(re.findall(r"volmin\.(\w+)", layer)) for layer in contract["layers"]]
 
 
-MINOR = {"lbfgs", "softmax_regression", "validation", "formatting", "progress", "exceptions"}
+MINOR = {"lbfgs", "ridge", "validation", "formatting", "progress", "exceptions"}
 
 
 def test_picture_of_the_layers_shows_every_layer():

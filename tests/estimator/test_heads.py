@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 import torch
 from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 from volmin import noise, transition_error
-from volmin.estimator.heads import choose_head, fit_transition
+from volmin.estimator.heads import choose_head
+from volmin.estimator.link import Link, climb, fit_link
 from volmin.estimator.loader import RowLoader
 
 
@@ -14,16 +16,54 @@ def noisy_wine(rate=0.25):
     return torch.from_numpy(x).float(), labels, clean
 
 
-def test_exponent_and_T_are_recovered_from_flat_posteriors():
+def test_slope_and_T_are_recovered_from_scores():
     generator = np.random.default_rng(0)
     clean = generator.dirichlet([0.3, 0.3, 0.3], 20_000)
     T = noise.pair(3, 0.3)
     truth = (clean.cumsum(1) > generator.random((len(clean), 1))).argmax(1)
     labels = noise.corrupt(truth, T, 1)
-    flat = clean**0.25 / (clean**0.25).sum(1, keepdims=True)
-    exponent, found, _ = fit_transition(flat, labels, np.ones(len(labels)))
-    assert exponent == 4
-    assert transition_error(T, found) < 0.05
+    shifted = (np.log(clean.clip(1e-6)) + np.array([0.0, 1.0, 0.0])) / 7
+    found = fit_link(shifted, labels, np.ones(len(labels)), factor=1.2, rounds=20)
+    assert 6 < found.slope < 8
+    assert np.abs(found.posteriors(shifted) - clean).mean() < 0.02
+    assert transition_error(T, found.transition) < 0.05
+
+
+def test_climbing_goes_on_while_results_improve():
+    tried = []
+
+    def at(value, near):
+        tried.append(value)
+        return Link(value, np.zeros(2), np.eye(2), -abs(np.log(value / 0.11)))
+
+    assert climb(at, 1.0, 0.5, (0.05, 10.0)).slope == 0.125
+    assert tried == [1.0, 0.5, 0.25, 0.125, 0.0625]
+    assert climb(at, 0.1, 0.5, (0.1, 10.0)).slope == 0.1, "nothing beyond the limits"
+
+
+@pytest.mark.parametrize(("T", "error"), [(noise.pair(10, 0.45), 0.08), (noise.symmetric(10, 0.5), 0.2)])
+def test_heavy_noise_is_recovered(T, error):
+    """EM from one start took pair noise of 45 % for 30 % and was right on 73 % of the rows.
+
+    180 rows of a class show the entries of T to within about 0.15 of their sum for symmetric noise.
+    """
+    X, clean = load_digits(return_X_y=True)
+    labels = noise.corrupt(clean, T, 0)
+    found = choose_head(torch.from_numpy(X).float(), labels, np.ones(len(X)), 10, linear=False, seed=0)
+    assert transition_error(T, found.transition) < error
+    with torch.no_grad():
+        assert (found.network(torch.from_numpy(X).float()).argmax(1).numpy() == clean).mean() > 0.95
+
+
+@pytest.mark.parametrize("columns", [np.zeros((80, 2)), np.c_[np.arange(80.0) % 2, np.full(80, 3.0)]])
+def test_rows_that_tell_little(columns):
+    """Constant features, and two rows that are repeated; nothing is divided by a variance of zero."""
+    labels = np.arange(80) % 2
+    found = choose_head(torch.from_numpy(columns).float(), labels, np.ones(80), 2, linear=False, seed=0)
+    with torch.no_grad():
+        probs = found.network(torch.from_numpy(columns).float()).softmax(1).numpy()
+    expected = np.eye(2)[labels] if np.ptp(columns) else 0.5
+    np.testing.assert_allclose(probs, np.broadcast_to(expected, probs.shape), atol=0.1)
 
 
 def test_noisy_labels_choose_standardised_inputs_for_wine():

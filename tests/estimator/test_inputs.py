@@ -142,6 +142,25 @@ def test_search_over_networks():
     assert search.best_score_ > 0.8
 
 
+@pytest.mark.parametrize("precision", ["32", "bf16-mixed", "16-mixed"])
+def test_a_network_is_trained_in_the_given_precision(precision):
+    X, y = blobs(300)
+    noisy = noise.corrupt(y, noise.pair(3, 0.2), 0)
+    classifier = NoisyLabelClassifier(precision=precision, epochs=20, random_state=0).fit(X, noisy)
+    assert classifier.score(X, y) > 0.9
+    single = NoisyLabelClassifier(epochs=20, random_state=0).fit(X, noisy)
+    assert (classifier.predict_proba(X).tobytes() == single.predict_proba(X).tobytes()) == (precision == "32")
+
+
+def test_patience_ends_training():
+    X, y = blobs(300)
+    noisy = noise.corrupt(y, noise.pair(3, 0.2), 0)
+    patient = NoisyLabelClassifier(epochs=100, patience=2, random_state=0).fit(X, noisy)
+    best = np.argmin([record["val_loss"] for record in patient.history_])
+    assert len(patient.history_) == best + 3 < 100
+    assert patient.candidates_ == (), "a setting of the training trains a network"
+
+
 def test_unknown_network_is_rejected():
     with pytest.raises(VolminError, match='network must be "auto", "linear", "mlp"'):
         NoisyLabelClassifier(network="deep").fit(*blobs())  # pyright: ignore[reportArgumentType]

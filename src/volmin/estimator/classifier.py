@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 
 from volmin import methods
 from volmin._typing import Array
@@ -23,32 +22,40 @@ from volmin.estimator import storage
 from volmin.estimator.heads import Candidate, choose_head
 from volmin.estimator.labels import class_weights, single_labels
 from volmin.estimator.loader import dense_batches, loader
-from volmin.estimator.network import annotator_options, check_fraction, reporter, split, standardised_network
+from volmin.estimator.network import (
+    Network,
+    annotator_options,
+    built_network,
+    check_fraction,
+    is_own,
+    log_posteriors,
+    reporter,
+    split,
+)
 from volmin.exceptions import InputError
 from volmin.methods import VolMinNet
-from volmin.softmax_regression import Rows
-from volmin.training import OneDevice, Recipe, Selection, fit
+from volmin.ridge import Rows
+from volmin.training import OneDevice, PrecisionName, Recipe, Selection, fit
 
 PREDICTION_BATCH = 4096
 """Rows that are predicted at a time, which bounds the memory that prediction needs."""
 _OPTION = "options__"
-_TRAINING = ("epochs", "batch_size", "lr", "weight_decay", "options", "selection")
+_TRAINING = ("epochs", "batch_size", "lr", "weight_decay", "options", "selection", "precision", "patience")
 """Settings of the training of a network; with any of them, no heads compete."""
-
-Network = nn.Module | Callable[[tuple[int, ...], int], nn.Module] | Literal["auto", "linear", "mlp"]
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of the clean label that is trained on noisy labels.
 
-    By default linear heads and penalties compete for rows of numbers, and the one under which held-out noisy labels are
-    most likely is kept, together with T. With a network, or settings of the training, a method trains a network.
+    By default linear heads compete for rows of numbers: on scaled rows, and on random features. The one under which
+    held-out noisy labels are most likely is kept, together with T. With a network, or settings of the training, a
+    method trains a network.
 
     Args:
         method: Name of a method, see ``volmin.methods.names()``.
-        network: What gives the logits. "auto" and None: for volminnet, linear heads on scaled rows or random features
-            that compete by the likelihood of held-out noisy labels; with another method, several annotators, or any of
-            epochs, batch_size, lr, weight_decay, options and selection, it is "mlp". "linear": the same without random
+        network: What gives the logits. "auto" and None: for volminnet, linear heads that compete by the likelihood of
+            held-out noisy labels; with another method, several annotators, or any of epochs, batch_size, lr,
+            weight_decay, options, selection, precision and patience, it is "mlp". "linear": the same without random
             features. "mlp": a perceptron with one hidden layer of 128 units on standardised features. An ``nn.Module``
             (a copy is trained, starting from its weights), or a function from (shape of one row, number of classes) to
             a module; X may then have any number of dimensions.
@@ -65,6 +72,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         unlabelled: Label, such as -1, of the rows without one; None and NaN always mean that there is none. These rows
             are left out of training.
         n_jobs: Number of threads that fit competing heads, as in joblib.
+        precision: "32", "bf16-mixed" or "16-mixed", the arithmetic in which the network is trained; None for "32".
+        patience: Number of epochs without a better score on the rows held out after which training ends; None: never.
         device: "auto", "cpu", "cuda" or "mps"; heads compete on the CPU.
         random_state: Random seed of weights, split and order; pass an int for the same result every time.
         verbose: Print progress to standard error.
@@ -96,6 +105,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         class_weight: Mapping[Any, float] | str | None = None,
         unlabelled: Any = None,
         n_jobs: int | None = None,
+        precision: PrecisionName | None = None,
+        patience: int | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
@@ -112,6 +123,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.unlabelled = unlabelled
         self.n_jobs = n_jobs
+        self.precision: PrecisionName | None = precision
+        self.patience = patience
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -155,8 +168,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         recipe = self._recipe(kind, len(train))
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            network = self._network(x[train], weights[train], tuple(x.shape[1:]))
-            self.method_ = kind(network, len(self.classes_), **options)
+            C = len(self.classes_)
+            self.method_ = kind(built_network(self.network, x[train], weights[train], C), C, **options)
         device = OneDevice(self.device)
         self.history_ = fit(
             self.method_,
@@ -164,6 +177,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             loader(x[held_out], noisy[held_out], PREDICTION_BATCH) if len(held_out) else None,
             recipe,
             seed=seed,
+            precision=self.precision or "32",
+            patience=self.patience,
             fabric=device,
             on_epoch=reporter(self.method_, self.method, recipe) if self.verbose else None,
         )
@@ -217,7 +232,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(self._validated(X, dtype=np.float64, reset=False))
         own = next(self.method_.parameters())
         batches = (batch.to(own) for batch in dense_batches(rows, PREDICTION_BATCH))
-        return _log_posteriors(self.method_, batches)
+        return log_posteriors(self.method_, batches)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the estimator; with ``deep``, also its options as ``options__<name>``."""
@@ -260,7 +275,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return self._rows(found.x), found.codes, found.weights * class_weights(self.class_weight, found)
 
     def _own_network(self) -> bool:
-        return self.network is None or isinstance(self.network, str)
+        return is_own(self.network)
 
     def _heads_compete(self, kind: type[methods.Method], codes: NDArray[np.int64]) -> bool:
         if isinstance(self.network, str) and self.network not in ("auto", "linear", "mlp"):
@@ -269,18 +284,6 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             )
         untouched = all(getattr(self, name) is None for name in _TRAINING)
         return self.network in (None, "auto", "linear") and kind is VolMinNet and codes.ndim == 1 and untouched
-
-    def given_network(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """A copy of the module that the user gave, or a module from their function."""
-        if isinstance(self.network, nn.Module):
-            return copy.deepcopy(self.network)
-        assert callable(self.network)
-        return self.network(shape, num_classes)
-
-    def _network(self, x: Rows, weights: Array, shape: tuple[int, ...]) -> nn.Module:
-        if not self._own_network():
-            return self.given_network(shape, len(self.classes_))
-        return standardised_network(x, weights, len(self.classes_), linear=self.network == "linear")
 
     def _recipe(self, kind: type[methods.Method], count: int) -> Recipe:
         names = ("epochs", "batch_size", "lr", "weight_decay", "selection")
@@ -292,9 +295,3 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         tags.non_deterministic = self.random_state is None
         tags.input_tags.sparse = True
         return tags
-
-
-@torch.inference_mode()
-def _log_posteriors(method: methods.Method, batches: Iterable[Tensor]) -> NDArray[np.float64]:
-    method.eval()
-    return torch.cat([method.clean_log_probs(batch).cpu() for batch in batches]).double().numpy()

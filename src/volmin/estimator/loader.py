@@ -10,7 +10,7 @@ from torch import Tensor
 
 from volmin._typing import Array
 from volmin.data.loaders import Batch, Loader, TensorLoader, check_labels
-from volmin.softmax_regression import Rows
+from volmin.ridge import Rows
 
 LARGEST_DENSE = 2**25
 """Numbers in a batch of prediction that is made dense."""

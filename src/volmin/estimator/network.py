@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from sklearn.model_selection import train_test_split
-from torch import nn
+from torch import Tensor, nn
 
 from volmin import methods, networks
 from volmin._typing import Array, Labels
 from volmin.exceptions import InputError
 from volmin.networks import Standardize
 from volmin.progress import PlainProgress
-from volmin.softmax_regression import Rows, column_moments
+from volmin.ridge import Rows, column_moments
 from volmin.training import Recipe, Record
 
 FEWEST_ROWS = 50
 """With fewer rows none are held out: fewer than 5 of them would select an epoch by chance."""
 
 
-def standardised_network(x: Rows, weights: Array, num_classes: int, *, linear: bool) -> nn.Sequential:
-    """A linear layer, or a perceptron, on features standardised by their weighted moments."""
+Network = nn.Module | Callable[[tuple[int, ...], int], nn.Module] | Literal["auto", "linear", "mlp"]
+
+
+def is_own(network: Any) -> bool:
+    """Whether the network is one of the classifier's own."""
+    return network is None or isinstance(network, str)
+
+
+def built_network(network: Any, x: Rows, weights: Array, num_classes: int) -> nn.Module:
+    """The user's network, or a linear layer or a perceptron on features standardised by their weighted moments."""
+    if not is_own(network):
+        return given_network(network, tuple(x.shape[1:]), num_classes)
     mean, variance = column_moments(x, weights)
-    hidden = () if linear else (128,)
+    hidden = () if network == "linear" else (128,)
     return nn.Sequential(Standardize(mean, variance.sqrt()), networks.mlp(x.shape[1], num_classes, hidden))
+
+
+def given_network(network: Any, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """A copy of the module that the user gave, or a module from their function."""
+    return copy.deepcopy(network) if isinstance(network, nn.Module) else network(shape, num_classes)
 
 
 def check_fraction(validation_fraction: float) -> None:
@@ -57,3 +75,10 @@ def reporter(method: methods.Method, name: str, recipe: Recipe) -> Callable[[lis
     """A function that prints progress after each epoch."""
     progress, epochs = PlainProgress(), sum(phase.epochs for phase in method.phases(recipe))
     return lambda history: progress(name, len(history), epochs)
+
+
+@torch.inference_mode()
+def log_posteriors(method: methods.Method, batches: Iterable[Tensor]) -> Array:
+    """(N, C) log posteriors of the clean label for batches of rows."""
+    method.eval()
+    return torch.cat([method.clean_log_probs(batch).cpu() for batch in batches]).double().numpy()

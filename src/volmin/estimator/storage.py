@@ -14,10 +14,11 @@ from torch import nn
 
 from volmin import methods
 from volmin._typing import AnyArray
+from volmin.estimator.network import given_network, is_own
 from volmin.exceptions import DataError, InputError
 from volmin.io.atomic import replace_file
 from volmin.io.sealed import read_sealed_json, write_sealed_json
-from volmin.networks import RandomFeatures, Standardize
+from volmin.networks import RandomFeatures, Standardize, WithRandomFeatures
 
 if TYPE_CHECKING:
     from volmin.estimator.classifier import NoisyLabelClassifier
@@ -30,6 +31,7 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "Linear": nn.Linear,
     "Standardize": lambda size: Standardize(torch.zeros(size), torch.ones(size)),
     "RandomFeatures": RandomFeatures,
+    "WithRandomFeatures": WithRandomFeatures,
 }
 """The layers of the classifier's own networks, by name."""
 
@@ -39,7 +41,7 @@ def save(classifier: NoisyLabelClassifier, folder: str | Path) -> None:
     folder = Path(folder)
     params = classifier.get_params(deep=False)
     network = params.pop("network")
-    own = network is None or isinstance(network, str)
+    own = is_own(network)
     weight = params["class_weight"]
     if isinstance(weight, Mapping):
         params["class_weight"] = [[_plain(label), float(value)] for label, value in weight.items()]
@@ -96,7 +98,7 @@ def restore(classifier: NoisyLabelClassifier, folder: str | Path, network: Any =
         classifier.set_params(**params, network=network if kind == "given" else kind)
         classifier.classes_ = _classes(found)
         num_classes, shape = len(classifier.classes_), tuple(found["shape"])
-        net = classifier.given_network(shape, num_classes) if kind == "given" else _built(found["layers"])
+        net = given_network(network, shape, num_classes) if kind == "given" else _built(found["layers"])
         options = dict(params["options"] or {})
         if found["annotators"] > 1:
             options["annotators"] = found["annotators"]

@@ -33,3 +33,10 @@ class RandomFeatures(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return math.sqrt(2 / len(self.phase)) * torch.cos(x @ self.weight + self.phase)
+
+
+class WithRandomFeatures(RandomFeatures):
+    """The inputs and their random features side by side: the kernel of a linear layer is a sum of two kernels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, super().forward(x)], dim=1)
