@@ -141,5 +141,6 @@ def test_site_loads_nothing_from_outside_and_publishes_no_scripts(tmp_path):
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         tags = re.findall(r"<(?:script|img|iframe)[^>]*>|<link[^>]*(?:stylesheet|preconnect)[^>]*>", text)
-        assert [tag for tag in tags if "//" in tag] == [], page
+        without_data = [re.sub(r'"data:[^"]*"', '""', tag) for tag in tags]  # base64 may contain two slashes
+        assert [tag for tag in without_data if "//" in tag] == [], page
     assert "volminnet" in (tmp_path / "search" / "search_index.json").read_text()
