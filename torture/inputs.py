@@ -304,6 +304,11 @@ TARGETS: dict[str, Target] = {
         _transition,
         0.3,
     ),
+    "estimation.recalibrate": Target(
+        lambda T, probs, labels: estimation.recalibrate(T, probs, labels).transition,
+        {"T": matrix(), "probs": probs(), "labels": labels()},
+        _transition,
+    ),
     "estimation.clusterability": Target(
         lambda features, labels: estimation.clusterability(features, labels, num_classes=3),
         {"features": mixed(_probs(40), odd_arrays(40, C)), "labels": mixed(np.arange(40) % 3, odd_arrays(40))},

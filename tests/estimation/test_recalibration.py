@@ -78,6 +78,8 @@ def test_confident_posteriors_and_absent_classes_are_accepted():
     found = recalibrate(np.eye(4), np.eye(4)[labels], labels)
     assert np.isfinite(found.transition).all()
     assert np.allclose(found.transition.sum(axis=0), 1)
+    with pytest.raises(InputError, match="not dominant"):
+        recalibrate(np.roll(noise.pair(C, 0.2), 1, axis=0), *held_out(noise.pair(C, 0.2), 100))
     with pytest.raises(InputError, match="2 classes"):
         recalibrate(np.eye(2), np.eye(4)[labels], labels)
 

@@ -255,7 +255,7 @@ def test_table_of_images_with_true_labels(table_of_images):
     [
         (
             ["--dataset", "digits", "--images"],
-            "--ignore, --types, --text, --images and --size",
+            "--ignore, --types, --text, --images, --size and encoders",
         ),
         (["--dataset", "{table}", "--label", "given", "--size", "16"], "a table of features, which have no size"),
         (["--dataset", "{table}", "--label", "given", "--images", "--ignore", "true"], "leave out ignore"),

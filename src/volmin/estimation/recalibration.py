@@ -24,6 +24,7 @@ from torch import Tensor
 
 from volmin._typing import Array, Numbers
 from volmin.estimation.label_fit import noisy_likelihood, with_gradient
+from volmin.exceptions import InputError
 from volmin.transition import dominant, validate_transition
 from volmin.validation import validate_labels, validate_posteriors
 
@@ -69,6 +70,8 @@ def recalibrate(T: Numbers, probs: Numbers, labels: Numbers) -> Recalibration:
     """
     clean = validate_posteriors(probs)
     trained = validate_transition(T, clean.shape[1])
+    if (trained.diagonal() < trained.max(axis=0)).any():
+        raise InputError("T is not dominant: the diagonal entry of every column must be the largest one.")
     y = torch.from_numpy(validate_labels(labels, *clean.shape))
     log_probs = torch.from_numpy(np.log(clean.clip(min=_SMALLEST)))
     w = torch.logit(torch.from_numpy(trained / trained.diagonal()).clamp(_SMALLEST, 1 - _SMALLEST))
