@@ -72,7 +72,10 @@ def seed_generator(*key: int) -> int:
     seed = 0
     for number in key:
         seed = (seed * 1_000_003 + number + 2) % (2**63 - 25)
-    torch.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # torch.manual_seed would also queue the seeds of devices that do not exist, which takes a millisecond
+        torch.default_generator.manual_seed(seed)
     return seed
 
 
