@@ -176,6 +176,11 @@ def test_frequent_near_ties_widen_the_range_downwards(hard):
     reduced = np.diff(readings.class_noise_rates, axis=1)[:, 0] / 2
     np.testing.assert_allclose(widened[:, 0], np.maximum(0, every[:, 0] - np.maximum(0, reduced)), atol=1e-12)
     np.testing.assert_allclose(widened[:, 1], every[:, 1])
+    flagged = audit.issues()
+    added = (second - first) / 2 * len(audit) / len(flagged)
+    certain = with_decided(0.40).most_correct(flagged)
+    assert halfway.most_correct(flagged) == pytest.approx(min(1, certain + added))
+    assert certain + added < 1
     overlapping = with_decided(0.36)
     assert overlapping.noise_range[0] == 0
     assert (overlapping.noise_bounds[:, 0] == 0).all()

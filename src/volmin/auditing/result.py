@@ -254,13 +254,14 @@ class AuditResult:
     def most_correct(self, rows: Labels) -> float:
         """Upper bound of the share of correct labels among some rows, where the reading and T are right.
 
-        It is the expected share, widened by the sampling error and by as many rows as ``MODEL_ERROR`` of all are.
+        It is the expected share, widened by the sampling error and by as many rows as ``MODEL_ERROR`` and ``mistakes``
+        of all are.
         """
         if not len(rows):
             return 1.0
         level = self.sampling.level if self.sampling else 0.95
         _, high = binomial_interval(self.quality[rows].mean(), len(rows), level)
-        return min(1.0, float(high) + MODEL_ERROR * self.num_labels / len(rows))
+        return min(1.0, float(high) + (MODEL_ERROR + self.mistakes) * self.num_labels / len(rows))
 
     def frame(self, fdr: float | None = None) -> pl.DataFrame:
         """A table with one line per row: row, given, suggested, probability_wrong, flagged.
