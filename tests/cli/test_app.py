@@ -121,6 +121,15 @@ def test_training_on_a_table(command, tmp_path):
     assert "already finished" in command(*arguments).out
 
 
+def test_the_error_of_the_last_epoch_is_that_of_the_trained_t(command, tmp_path):
+    arguments = ("train", "--dataset", "digits", "--epochs", 3, "--out", tmp_path)
+    assert "before recalibration" not in command(*arguments).out
+    done = command(*arguments, "--set", "recalibrate=true")
+    assert done.code == 0, done.err
+    (line,) = (line for line in done.out.splitlines() if line.startswith("T error"))
+    assert ", before recalibration)" in line
+
+
 def test_file_names_cannot_control_the_terminal(command, tmp_path):
     table = tmp_path / "\x1b]0;evil\x07 [" / "red].csv"  # in rich's markup, [/red] ends a style
     table.parent.mkdir()

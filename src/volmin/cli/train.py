@@ -210,11 +210,11 @@ def _train(spec: RunSpec, source: DataSource, out: Path) -> None:
             result = run(experiment, out, fabric=fabric, on_epoch=progress)
         if not fabric.is_global_zero:
             return
-    _show_result(result)
+    _show_result(result, recalibrated=bool(spec.options.get("recalibrate")))
     say(f"run folder         {folder}")
 
 
-def _show_result(result: dict[str, Any]) -> None:
+def _show_result(result: dict[str, Any], *, recalibrated: bool) -> None:
     from rich.table import Table
 
     from volmin.cli.terminal import console
@@ -227,7 +227,8 @@ def _show_result(result: dict[str, Any]) -> None:
         table.add_row("balanced accuracy", f"{result['balanced_accuracy']:.2%}", "mean over the classes")
         table.add_row("majority baseline", f"{result['majority_baseline']:.2%}", "always the most frequent label")
     if result["transition_error"] is not None:
-        last = f"(last epoch {result['last_transition_error']:.4f})"
+        before = ", before recalibration" if recalibrated else ""
+        last = f"(last epoch {result['last_transition_error']:.4f}{before})"
         table.add_row("T error", f"{result['transition_error']:.4f}", last)
     if result["noise_rate_estimate"] is not None:
         table.add_row("estimated noise rate", f"{result['noise_rate_estimate']:.2%}")
