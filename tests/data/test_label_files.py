@@ -86,8 +86,11 @@ def test_labels_that_do_not_fit_the_training_part_are_refused():
     classes = ("cat", "dog")
     assert number_labels(np.array([1, 0]), classes, 2, "f").tolist() == [1, 0]
     assert number_labels(np.array(["dog", "cat"]), classes, 2, "f").tolist() == [1, 0]
+    assert number_labels(np.array([-1, 1]), classes, 2, "f").tolist() == [-1, 1]
     assert number_labels(np.array([True, False]), (False, True), 2, "f").tolist() == [1, 0]
     for labels, message in (
+        (np.array([-1, -1]), "f holds no label"),
+        (np.array([-2, 0]), r"Labels must lie in 0\.\.1, but span -2\.\.0"),
         (np.array([0]), "f holds 1 labels, but the training part has 2 rows"),
         (np.array([0, 2]), r"f is damaged .* Labels must lie in 0\.\.1, but span 0\.\.2"),
         (np.array(["dog", "<b>bird</b>"]), "not classes: '<b>bird</b>'. The classes are: cat, dog"),

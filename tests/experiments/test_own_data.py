@@ -193,6 +193,16 @@ def test_true_T_is_measured_for_labels_from_a_file(tmp_path, digits):
     assert result["test_labels"] == "clean"
 
 
+def test_rows_without_a_label_in_the_file_are_left_out(tmp_path, digits):
+    noisy = noise.corrupt(digits.train.y, noise.pair(10, 0.35), 5)
+    labelled = np.arange(len(noisy)) % 3 == 0
+    np.save(tmp_path / "third.npy", np.where(labelled, noisy, -1))
+    found = DataSource("digits", labels=f"{tmp_path}/third.npy").load()
+    assert found.noisy is not None and found.noisy.tolist() == noisy[labelled].tolist()
+    assert found.train.y.tolist() == digits.train.y[labelled].tolist()
+    assert torch.equal(found.train.tensor, digits.train.tensor[labelled])
+
+
 def test_labels_of_other_data_are_refused(tmp_path, digits):
     torch.save({"clean_label": digits.train.y[::-1].copy(), "worse_label": digits.train.y}, tmp_path / "human.pt")
     with pytest.raises(DataError, match="belongs to other images"):

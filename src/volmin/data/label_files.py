@@ -17,6 +17,8 @@ from volmin.exceptions import DataError
 from volmin.io.arrays import read_array
 
 SUFFIXES = (".npy", ".pt", *TABLE_SUFFIXES)
+NO_LABEL = -1
+"""Class number of a row without a label."""
 
 
 def find_labels(text: str) -> tuple[Path, str | None]:
@@ -45,7 +47,7 @@ def read_labels(path: Path, key: str | None = None) -> AnyArray:
 
 
 def number_labels(labels: AnyArray, classes: tuple[Any, ...], count: int, path: str | Path) -> Labels:
-    """Convert labels, given as class numbers or names, to class numbers.
+    """Convert labels, given as class numbers or names, to class numbers; rows without a label keep ``NO_LABEL``.
 
     Args:
         labels: (N,) labels of a file.
@@ -56,7 +58,10 @@ def number_labels(labels: AnyArray, classes: tuple[Any, ...], count: int, path: 
     if len(labels) != count:
         raise DataError(f"{path} holds {len(labels)} labels, but the training part has {count} rows.")
     if labels.dtype.kind in "iu":
-        return class_numbers(labels, count, len(classes), path)
+        without = labels == NO_LABEL
+        if without.all():
+            raise DataError(f"{path} holds no label: all of its numbers are {NO_LABEL}.")
+        return np.where(without, NO_LABEL, class_numbers(np.where(without, 0, labels), count, len(classes), path))
     numbers = {str(name): number for number, name in enumerate(classes)}
     unknown = sorted({str(label) for label in labels.tolist()} - set(numbers))
     if unknown:

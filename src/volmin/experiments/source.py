@@ -14,7 +14,7 @@ from volmin import data
 from volmin.data import Dataset
 from volmin.data.custom import check_path
 from volmin.data.encoders import NamedEncoder
-from volmin.data.label_files import find_labels, number_labels, read_label_sets, read_labels
+from volmin.data.label_files import NO_LABEL, find_labels, number_labels, read_label_sets, read_labels
 from volmin.exceptions import DataError, InputError
 from volmin.experiments.no_anchors import load_without_anchors
 from volmin.experiments.presets import NO_ANCHORS
@@ -161,7 +161,10 @@ def _with_labels(dataset: Dataset, text: str) -> Dataset:
     clean = read_label_sets(path).get("clean_label") if path.suffix.lower() == ".pt" else None
     if clean is not None and not np.array_equal(clean, dataset.train.y):
         raise DataError(f"The clean labels in {path} are not those of {dataset.name}: it belongs to other images.")
-    return replace(dataset, noisy=noisy)
+    rows = np.flatnonzero(noisy != NO_LABEL)
+    return replace(
+        dataset, train=dataset.train if len(rows) == len(noisy) else dataset.train.take(rows), noisy=noisy[rows]
+    )
 
 
 def _pixels_digest(dataset: Dataset) -> str:
