@@ -198,7 +198,8 @@ def test_rows_without_a_label_in_the_file_are_left_out(tmp_path, digits):
     labelled = np.arange(len(noisy)) % 3 == 0
     np.save(tmp_path / "third.npy", np.where(labelled, noisy, -1))
     found = DataSource("digits", labels=f"{tmp_path}/third.npy").load()
-    assert found.noisy is not None and found.noisy.tolist() == noisy[labelled].tolist()
+    assert found.noisy is not None
+    assert found.noisy.tolist() == noisy[labelled].tolist()
     assert found.train.y.tolist() == digits.train.y[labelled].tolist()
     assert torch.equal(found.train.tensor, digits.train.tensor[labelled])
 
