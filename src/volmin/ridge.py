@@ -92,6 +92,11 @@ class FoldRidge:
         coefficients = self._solve(targets[None], [Task(0, (), 0)], penalty)[0]
         return coefficients if self.basis is None else torch.cat([self.basis @ coefficients[:-1], coefficients[-1:]])
 
+    def fitted(self, targets: Tensor, penalty: float) -> Tensor:
+        """(L, N, C) scores of all rows, from fits to all rows, one for each of (L, N, C) sets of targets."""
+        tasks = [Task(place, (), 0) for place in range(len(targets))]
+        return torch.stack([scores(self.x, found) for found in self._solve(targets, tasks, penalty)])
+
     def cross_fitted(self, targets: Tensor, tasks: Sequence[Task], penalty: float) -> list[Tensor]:
         """For each task, the scores of the rows of its fold, (n, C).
 
@@ -148,31 +153,34 @@ class FoldRidge:
         for share, task in zip(shares, tasks, strict=True):
             for k in task.left_out:
                 share[self.folds[k]] = 0
-        shares = (shares / shares.sum(dim=1, keepdim=True)).T
-        own = targets[[task.targets for task in tasks]].transpose(0, 1)
-        mean_target = (shares[:, :, None] * own).sum(dim=0)
+        shares = (shares / shares.sum(dim=1, keepdim=True)).T.contiguous()[:, :, None]
+        own = targets[[task.targets for task in tasks]].transpose(0, 1).contiguous()
+        mean_target = (shares * own).sum(dim=0)
+
+        means = _transposed(self.x, shares[:, :, 0])[:, :, None]
 
         def transposed(values: Tensor) -> Tensor:
-            return _transposed(self.x, (shares[:, :, None] * values).reshape(-1, count * C)).view(D, count, C)
+            return _transposed(self.x, values.view(-1, count * C)).view(D, count, C)
 
-        def centred(W: Tensor) -> tuple[Tensor, Tensor]:
-            product = _product(self.x, W.reshape(D, -1)).view(-1, count, C)
-            mean = (shares[:, :, None] * product).sum(dim=0)
-            return product - mean, mean
+        def weighted_scores(W: Tensor) -> Tensor:
+            return _product(self.x, W.view(D, -1)).view(-1, count, C).mul_(shares)
 
-        residual = transposed(own - mean_target)
-        W, direction = torch.zeros_like(residual), residual
+        residual = transposed((own - mean_target).mul_(shares))
+        W, direction = torch.zeros_like(residual), residual.clone()
         size = residual.square().sum(dim=0)
         enough = GRADIENT_TOLERANCE**2 * size
         for _ in range(GRADIENT_STEPS):
             if (size <= enough).all():
                 break
-            image = transposed(centred(direction)[0]) + penalty * self.variance * direction
+            weighted = weighted_scores(direction)
+            image = transposed(weighted).addcmul_(means, weighted.sum(dim=0), value=-1)
+            image.add_(direction, alpha=penalty * self.variance)
             step = size / (direction * image).sum(dim=0).clamp_min(SMALLEST)
-            W, residual = W + step * direction, residual - step * image
+            W.addcmul_(step, direction)
+            residual.addcmul_(step, image, value=-1)
             previous, size = size, residual.square().sum(dim=0)
-            direction = residual + size / previous.clamp_min(SMALLEST) * direction
-        return torch.cat([W, (mean_target - centred(W)[1])[None]]).transpose(0, 1)
+            direction.mul_(size / previous.clamp_min(SMALLEST)).add_(residual)
+        return torch.cat([W, (mean_target - weighted_scores(W).sum(dim=0))[None]]).transpose(0, 1)
 
 
 def fit_in_parts(parts: Iterable[tuple[Rows, Tensor, Tensor]], penalty: float) -> Tensor:

@@ -28,7 +28,7 @@ def test_known_clean_labels_reduce_to_counting():
     np.add.at(counts, (labels, clean), 1)
     estimate = maximum_likelihood_transition(np.eye(3)[clean], labels)
     np.testing.assert_allclose(estimate, counts / counts.sum(axis=0))
-    smoothed = fit_transitions(split_by_label(np.eye(3)[clean], labels), pseudo_count=6)[0]
+    smoothed = fit_transitions(split_by_label(np.eye(3)[clean], labels), pseudo_counts=2.0)[0]
     np.testing.assert_allclose(smoothed, (counts + 2) / (counts + 2).sum(axis=0))
 
 

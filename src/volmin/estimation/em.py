@@ -59,7 +59,7 @@ def fit_transitions(
     start: Array | None = None,
     *,
     dominant: bool = False,
-    pseudo_count: float = 0.0,
+    pseudo_counts: float | Array = 0.0,
     tolerance: float = 1e-5,
     max_iterations: int = 2000,
 ) -> Array:
@@ -69,7 +69,7 @@ def fit_transitions(
         rows_by_label: Posteriors and weights from ``split_by_label``.
         start: (B, C, C) or (1, C, C) starting matrices; the mean of the identity and the uniform matrix by default.
         dominant: Whether the diagonal entry is constrained to be the largest of its column.
-        pseudo_count: Number of labels added to each column of T, spread evenly over its entries.
+        pseudo_counts: Number of labels added to each entry of T, or a (C, C) matrix of them.
         tolerance: Largest change of an entry of T in the last iteration.
         max_iterations: Limit of EM iterations.
     """
@@ -81,7 +81,7 @@ def fit_transitions(
             row * ((weights / np.maximum(h @ row.T, TINY)).T @ h)
             for row, (h, weights) in zip(T.swapaxes(0, 1), rows_by_label, strict=True)
         ]
-        counts = np.stack(expected, axis=1) + pseudo_count / C
+        counts = np.stack(expected, axis=1) + pseudo_counts
         mass = counts.sum(axis=1, keepdims=True)
         previous, T = T, np.where(mass > 0, counts / np.where(mass > 0, mass, 1), T)
         if dominant:

@@ -189,7 +189,7 @@ def _refined(fit: LabelFit, P: Array, y: Labels) -> Array:
     return fit_transitions(
         split_by_label(clean, y),
         fit.transition[None],
-        pseudo_count=PSEUDO_COUNT,
+        pseudo_counts=PSEUDO_COUNT / clean.shape[1],
         tolerance=0.0,
         max_iterations=REFINEMENT_STEPS,
     )[0]

@@ -19,7 +19,8 @@ from volmin import methods
 from volmin._typing import Array
 from volmin.crowds import encode_answers, is_long_table, several_annotators
 from volmin.estimator import storage
-from volmin.estimator.heads import Candidate, choose_head
+from volmin.estimator.cross_fitting import Candidate
+from volmin.estimator.heads import choose_head
 from volmin.estimator.labels import class_weights, single_labels
 from volmin.estimator.loader import dense_batches, loader
 from volmin.estimator.network import (

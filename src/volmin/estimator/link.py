@@ -7,7 +7,7 @@ and the intercepts b calibrate the scores; T has a dominant diagonal. All are fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -18,17 +18,21 @@ from volmin._typing import Array, Labels
 from volmin.estimation.em import fit_transitions, split_by_label
 from volmin.estimation.label_fit import LabelFit, fit_labels, head_posteriors
 from volmin.estimation.minimum_volume import floored, log_likelihood
+from volmin.noise import symmetric
 
 SLOPE = 12.0
 """Slope from which the search starts: scores are near zero and one where a label is certain."""
-SLOPE_RANGE = 0.5, 100.0
+SLOPE_RANGE = 0.05, 100.0
 ROUNDS, STEPS = 2, 8
 """Updates of the intercepts for each slope, and EM steps of T in each of them."""
 PSEUDO_COUNT = 1.0
 """Rows of each class that are added before intercepts are updated, so that an empty class keeps a finite one."""
 
+SHRINKAGES = 0.1, 1.0, 10.0
+"""Degrees to which T is shrunk to symmetric noise, where that makes held-out labels more likely."""
+
 JOINT_ROWS = 2000
-JOINT_STEPS = 100
+JOINT_STEPS = 50
 """Limits of the joint fit of T and of a matrix of slopes."""
 
 
@@ -51,12 +55,14 @@ class Link:
         intercepts: (C,) intercepts b.
         transition: (C, C) matrix T.
         log_likelihood: Mean log-likelihood of the noisy labels that it was fitted to.
+        shrinkage: How far T is shrunk to symmetric noise: the weight of the latter, relative to that of the rows.
     """
 
     slope: float
     intercepts: Array
     transition: Array
     log_likelihood: float
+    shrinkage: float = 0.0
 
     def posteriors(self, scores: Array) -> Array:
         """(N, C) posteriors of the clean label for (N, C) scores."""
@@ -113,6 +119,36 @@ def fit_link(
     return climb(at, first.slope, factor, SLOPE_RANGE)
 
 
+def shrunk(scores: Array, labels: Labels, weights: Array, fold: Labels, link: Link) -> Link:
+    """The link with T shrunk to symmetric noise, as far as that makes the labels of rows outside T's fit more likely.
+
+    Few rows of a class, or labels that are seldom right, say little about the single entries of T.
+
+    Args:
+        scores: (N, C) scores of rows that the head was not fitted to.
+        labels: (N,) noisy labels.
+        weights: (N,) weights of the rows.
+        fold: (N,) fold of each row.
+        link: The link with T as it is.
+    """
+    clean = link.posteriors(scores)
+    outside = weights[:, None] * (fold[:, None] != np.unique(fold))
+    by_label = split_by_label(clean, labels, outside)
+
+    def held_out(shrinkage: float) -> float:
+        added = 0.75 * _added(shrinkage, link.transition, weights)
+        T = fit_transitions(
+            by_label, link.transition[None], dominant=True, pseudo_counts=added, tolerance=1e-3, max_iterations=STEPS
+        )
+        probable = (clean * T[fold, labels]).sum(axis=1)
+        return float(np.average(np.log(probable), weights=weights))
+
+    degree = max((0.0, *SHRINKAGES), key=held_out)
+    if degree == 0:
+        return link
+    return fit_link(scores, labels, weights, replace(link, shrinkage=degree))
+
+
 def joint_links(scores: Array, labels: Labels, link: Link) -> list[JointLink]:
     """Two links with a matrix of slopes: started from the T of a link, and from symmetric noise of 50 %.
 
@@ -158,11 +194,26 @@ def _at_slope(scores: Array, labels: Labels, weights: Array, slope: float, start
     for _ in range(rounds):
         clean = Link(slope, intercepts, T, 0.0).posteriors(scores)
         by_label = split_by_label(clean, labels, weights[:, None])
-        T = fit_transitions(by_label, T[None], dominant=True, tolerance=1e-3, max_iterations=STEPS)[0]
+        added = _added(start.shrinkage, T, weights)
+        T = fit_transitions(
+            by_label, T[None], dominant=True, pseudo_counts=added, tolerance=1e-3, max_iterations=STEPS
+        )[0]
         share = weights / (clean * T[labels]).sum(axis=1)
         expected = clean * T[labels] * share[:, None]
         ratio = (expected.sum(axis=0) + PSEUDO_COUNT) / (weights @ clean + PSEUDO_COUNT)
         intercepts = intercepts + np.log(ratio)
     clean = Link(slope, intercepts, T, 0.0).posteriors(scores)
     likelihood = log_likelihood(floored(clean @ T.T), labels)
-    return Link(slope, intercepts, T, float(np.average(likelihood, weights=weights)))
+    return replace(
+        start,
+        slope=slope,
+        intercepts=intercepts,
+        transition=T,
+        log_likelihood=float(np.average(likelihood, weights=weights)),
+    )
+
+
+def _added(shrinkage: float, T: Array, weights: Array) -> Array:
+    """(C, C) numbers of labels that are added to T: symmetric noise of the rate of T."""
+    C = len(T)
+    return shrinkage * weights.sum() / C * symmetric(C, float(1 - np.diag(T).mean()))
