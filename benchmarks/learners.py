@@ -1,6 +1,6 @@
 """Accuracy on clean test labels, calibration and time of learners that are trained on noisy labels.
 
-``python -m benchmarks.learners --data-dir DIR --json results/learners.json``
+``python -m benchmarks.learners --data-dir DIR [--encoder DIR] --json results/learners.json``
 
 The noise of embeddings and texts was made by people and by labelling rules; that of the tables is symmetric, 25 %. The
 true labels of the training rows are read for one purpose: the learner ``clean labels`` of the embeddings with symmetric
@@ -13,7 +13,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
 from importlib.metadata import version
@@ -34,10 +34,20 @@ from sklearn.preprocessing import StandardScaler
 from volmin import NoisyLabelClassifier, noise
 from volmin._typing import Array, Labels
 from volmin.auditing.audit import versions
+from volmin.data.embeddings import sentence_encoder
+from volmin.exceptions import InputError
 from volmin.io.atomic import read_json, write_json
 
 BINS = 15
 """Bins of equal width of the expected calibration error."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Folders of the files of real noise, and of a model of sentence-transformers, if there is one."""
+
+    folder: Path
+    encoder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -65,9 +75,9 @@ def _arrays(path: Path) -> dict[str, Any]:
         return dict(content)
 
 
-def _embeddings(labels: str | float, folder: Path, seed: int) -> Split:
+def _embeddings(labels: str | float, sources: Sources, seed: int) -> Split:
     """Embeddings with people's labels, by the name of the array, or with symmetric noise of a rate."""
-    content = _arrays(folder / "embeddings-cifar10n.npz")
+    content = _arrays(sources.folder / "embeddings-cifar10n.npz")
     clean, y_test = (content[name].astype(np.int64) for name in ("clean_label", "y_test"))
     if isinstance(labels, str):
         given = content[labels].astype(np.int64)
@@ -76,34 +86,54 @@ def _embeddings(labels: str | float, folder: Path, seed: int) -> Split:
     return Split(content["x"].astype(np.float32), given, clean, content["x_test"].astype(np.float32), y_test)
 
 
-def _text(file: str, folder: Path, seed: int) -> Split:
-    """TF-IDF of words and pairs of words; 30 % of the texts are test data."""
-    path = folder / file
+def _texts(file: str, sources: Sources, seed: int) -> tuple[Array, Split]:
+    """The texts, and their split, 30 % for tests, in which rows are numbers of texts."""
+    path = sources.folder / file
     if not path.exists():
         raise FileNotFoundError(2, "missing", str(path))
     frame = pl.read_csv(path)
     classes = np.unique(frame["clean"].to_numpy())
     given, clean = (np.searchsorted(classes, frame[name].to_numpy()) for name in ("label", "clean"))
-    train, test = train_test_split(np.arange(len(frame)), test_size=0.3, random_state=seed)
-    texts = frame["text"].to_numpy()
+    train, test = map(np.asarray, train_test_split(np.arange(len(frame)), test_size=0.3, random_state=seed))
+    return frame["text"].to_numpy(), Split(train, given[train], clean[train], test, clean[test])
+
+
+def _words(file: str, sources: Sources, seed: int) -> Split:
+    """TF-IDF of words and pairs of words."""
+    texts, split = _texts(file, sources, seed)
     words = TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=(1, 2))
-    x = words.fit_transform(texts[train])
-    return Split(x, given[train], clean[train], words.transform(texts[test]), clean[test])
+    return replace(split, x=words.fit_transform(texts[split.x]), x_test=words.transform(texts[split.x_test]))
 
 
-def _table(load: Callable[..., Any], folder: Path, seed: int) -> Split:
+def _sentences(file: str, sources: Sources, seed: int) -> Split:
+    """Embeddings of whole texts."""
+    if sources.encoder is None:
+        raise FileNotFoundError(2, "missing", "a model of sentence-transformers (--encoder)")
+    texts, split = _texts(file, sources, seed)
+    rows = _encoded(tuple(texts), sources.encoder)
+    return replace(split, x=rows[split.x], x_test=rows[split.x_test])
+
+
+@cache
+def _encoded(texts: tuple[str, ...], encoder: Path) -> Array:
+    return sentence_encoder(encoder).texts(texts)
+
+
+def _table(load: Callable[..., Any], sources: Sources, seed: int) -> Split:
     """A table of scikit-learn with symmetric noise of 25 %; 30 % of the rows are test data."""
     x, y = load(return_X_y=True)
     x, x_test, y, y_test = train_test_split(x, y, test_size=0.3, stratify=y, random_state=seed)
     return Split(x, noise.corrupt(y, noise.symmetric(len(set(y)), 0.25), seed), y, x_test, y_test)
 
 
-SETS: dict[str, Callable[[Path, int], Split]] = {
+SETS: dict[str, Callable[[Sources, int], Split]] = {
     "embeddings, people, 9 %": partial(_embeddings, "aggre_label"),
     "embeddings, people, 17 %": partial(_embeddings, "random_label1"),
     "embeddings, people, 40 %": partial(_embeddings, "worse_label"),
-    "spam, rules": partial(_text, "text-youtube.csv"),
-    "questions, rules": partial(_text, "text-trec.csv"),
+    "spam, rules": partial(_words, "text-youtube.csv"),
+    "spam, rules, sentences": partial(_sentences, "text-youtube.csv"),
+    "questions, rules": partial(_words, "text-trec.csv"),
+    "questions, rules, sentences": partial(_sentences, "text-trec.csv"),
     "digits, symmetric, 25 %": partial(_table, load_digits),
     "wine, symmetric, 25 %": partial(_table, load_wine),
     "breast cancer, symmetric, 25 %": partial(_table, load_breast_cancer),
@@ -228,6 +258,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learners", description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("real-noise"), help="folder of the files of real noise")
+    parser.add_argument("--encoder", type=Path, help="folder of a model of sentence-transformers, for the texts")
     parser.add_argument("--sets", nargs="+", default=[""], metavar="NAME", help="sets whose names contain one of these")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds of splits, noise and learners")
     parser.add_argument("--only-volmin", action="store_true", help="leave the rivals out")
@@ -242,9 +273,14 @@ def main() -> None:
         own: list[dict[str, Any]] = []
         try:
             for seed in range(options.seeds):
-                own += measure(name, SETS[name](options.data_dir, seed), seed, not options.only_volmin)
+                own += measure(
+                    name, SETS[name](Sources(options.data_dir, options.encoder), seed), seed, not options.only_volmin
+                )
         except FileNotFoundError as missing:
             print(f"{name}: {missing.filename} not found, skipped")
+            continue
+        except InputError as unavailable:
+            print(f"{name}: {unavailable}; skipped")
             continue
         rows += own
         for learner in dict.fromkeys(row["learner"] for row in own):
