@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -115,7 +116,7 @@ def _sentences(file: str, sources: Sources, seed: int) -> Split:
 
 
 @cache
-def _encoded(texts: tuple[str, ...], encoder: Path) -> Array:
+def _encoded(texts: tuple[str, ...], encoder: Path) -> NDArray[np.float32]:
     return sentence_encoder(encoder).texts(texts)
 
 
