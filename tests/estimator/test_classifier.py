@@ -132,6 +132,7 @@ def test_fifty_rows():
         ({"epochs": 0}, "epochs must be a whole number"),
         ({"validation_fraction": 1.0}, r"validation_fraction must be in \[0, 1\)"),
         ({"selection": "best"}, "selection must be one of"),
+        ({"device": "abacus"}, "Unknown device 'abacus'"),
     ],
 )
 def test_invalid_settings_are_rejected(changes, message):

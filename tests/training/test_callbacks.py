@@ -107,6 +107,13 @@ def test_only_the_first_process_runs_callbacks():
     assert moments.seen == []
 
 
+@pytest.mark.parametrize("callbacks", [CsvLog("log.csv"), [CsvLog], [print]])
+def test_callbacks_that_are_none_are_rejected(callbacks):
+    method, loader = VolMinNet(networks.mlp(3, 2), 2), TensorLoader(torch.randn(40, 3), torch.arange(40) % 2, 20)
+    with pytest.raises(InputError, match=r"callbacks must be a list of volmin\.training\.Callback objects"):
+        fit(method, loader, recipe=Recipe(epochs=1), callbacks=callbacks)
+
+
 def test_csv_has_a_row_per_epoch_also_after_a_resumption(tmp_path):
     path = tmp_path / "logs" / "epochs.csv"
     with pytest.raises(InterruptError):

@@ -6,6 +6,7 @@ import torch
 
 from volmin import Recipe, fit, networks
 from volmin.data import TensorLoader
+from volmin.exceptions import InputError
 from volmin.methods import VolMinNet
 from volmin.training.devices import OneDevice, launch, lost_processes_reported
 
@@ -53,15 +54,19 @@ def test_processes_with_different_checkpoints_are_rejected(tmp_path):
         fit(method, loader, recipe=recipe, checkpoint=tmp_path / "epoch.ckpt", fabric=AheadOfTheFirst("cpu"))
 
 
-def test_unknown_device_is_rejected():
-    with pytest.raises(ValueError, match="Unknown device 'abacus': give auto, cpu, gpu"):
-        OneDevice("abacus")
+@pytest.mark.parametrize("name", ["abacus", None, 7])
+def test_unknown_device_is_rejected(name):
+    with pytest.raises(InputError, match=f"Unknown device {name!r}: give auto, cpu, gpu"):
+        OneDevice(name)
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
 def test_missing_gpu_is_rejected():
-    with pytest.raises(ValueError, match="no GPU that torch can use"):
+    with pytest.raises(InputError, match="no GPU that torch can use"):
         OneDevice("gpu")
+    for name in ("cuda", "mps"):
+        with pytest.raises(InputError, match=f"torch cannot use the device '{name}' here: give auto or cpu"):
+            OneDevice(name)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import volmin
 from volmin import Recipe, fit, methods, networks, noise
@@ -490,6 +490,12 @@ def test_batches_of_another_structure_are_rejected(batch, message):
         fit(build(), [batch], recipe=Recipe(epochs=1))
 
 
-def test_loader_without_length_is_rejected():
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([])
+
+
+@pytest.mark.parametrize("loader", [iter([]), DataLoader(Stream())])
+def test_loader_without_length_is_rejected(loader):
     with pytest.raises(volmin.VolminError, match="no length"):
-        fit(build(), iter([]), recipe=Recipe(epochs=1))
+        fit(build(), loader, recipe=Recipe(epochs=1))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from volmin import Recipe, fit, networks, noise
 from volmin.data import TensorLoader
@@ -83,9 +84,11 @@ def test_warm_up_that_keeps_its_last_epoch_has_its_full_length():
 def test_interrupted_training_with_every_argument_resumes_to_the_same_bits(tmp_path, precision, stop):
     def train(checkpoint=None, *callbacks):
         method = build(warm_up=0.05)
+        rows: Any = [{"features": row, "given": label} for row, label in zip(*blobs(), strict=True)]
         history = fit(
-            method, *loaders(), OVERFITS, checkpoint, seed=2, device="cpu", precision=precision, patience=3,
-            callbacks=callbacks,
+            method, DataLoader(rows[100:], 30, shuffle=True), DataLoader(rows[:100], 100), OVERFITS, checkpoint, seed=2,
+            device="cpu", precision=precision, patience=3, callbacks=callbacks,
+            split=lambda batch: (batch["features"], batch["given"]),
         )  # fmt: skip
         return method, without_seconds(history)
 
@@ -180,5 +183,13 @@ def test_longer_warm_up_is_not_repeated(tmp_path):
 
 def test_shorter_training_than_the_checkpoint_is_rejected(tmp_path):
     fit(build(), *loaders(), Recipe(epochs=3), tmp_path / "c.ckpt")
-    with pytest.raises(InputError, match="another run"):
+    with pytest.raises(
+        InputError, match=r"c\.ckpt holds 3 epochs, more than the recipe asks for: give at least as many"
+    ):
         fit(build(), *loaders(), Recipe(epochs=2), tmp_path / "c.ckpt")
+
+
+def test_settings_that_differ_from_the_checkpoint_are_named_alone(tmp_path):
+    fit(build(), *loaders(), Recipe(epochs=2), tmp_path / "c.ckpt")
+    with pytest.raises(InputError, match=r"another run \(recipe\.lr: 0\.01 there, 0\.5 here\)"):
+        fit(build(), *loaders(), Recipe(epochs=3, lr=0.5), tmp_path / "c.ckpt")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -32,13 +32,18 @@ class IterableLoader:
     """
 
     def __init__(self, batches: Iterable[Any], split: Callable[[Any], Any] | None = None, world_size: int = 1) -> None:
-        if not isinstance(batches, Sized):
-            raise InputError("The loader has no length: give a DataLoader or another iterable with len().")
+        try:
+            length = len(batches)  # pyright: ignore[reportArgumentType]
+        except TypeError:  # also of a DataLoader over an IterableDataset that has none
+            raise InputError(
+                "The loader has no length: give a DataLoader or another iterable with len(); an IterableDataset needs "
+                "__len__."
+            ) from None
         self.batches, self.split, self.device, self.num_classes = batches, split, torch.device("cpu"), 0
         self.replicas = _replicas(batches)
         if self.replicas not in (None, world_size):
             raise InputError(f"The loader's sampler is for {self.replicas} devices, but there are {world_size}.")
-        self.world_size, self.length = world_size, len(batches)
+        self.world_size, self.length = world_size, length
 
     def __len__(self) -> int:
         return len(self._whole())

@@ -146,6 +146,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             options |= annotator_options(self.method, kind, codes.shape[1])
         methods.check_options(kind, options)
         check_fraction(self.validation_fraction)
+        OneDevice(self.device)  # an unusable device is an error, also where heads compete on the CPU
         seed = int(check_random_state(self.random_state).randint(2**31))
         self.shape_ = tuple(x.shape[1:])
         self.candidates_: tuple[Candidate, ...] = ()

@@ -113,6 +113,16 @@ class TensorBoardLog(Callback):
         self.writer.flush()
 
 
+def check_callbacks(callbacks: Any) -> None:
+    """Require a list of objects, not a class nor a function, before training begins."""
+    given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    wrong = [callback for callback in given if not isinstance(callback, Callback)]
+    if wrong or given is not callbacks:
+        raise InputError(
+            f"callbacks must be a list of volmin.training.Callback objects, but is or holds {[*wrong, callbacks][0]!r}."
+        )
+
+
 Moment = Literal["on_fit_start", "on_phase_start", "on_epoch_end", "on_phase_end", "on_fit_end"]
 
 

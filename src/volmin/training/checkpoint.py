@@ -126,10 +126,16 @@ def load(
     found = _read(path, precision.device)
     progress = found.progress
     if found.identity != expected:
-        if not _continues(found.identity, expected, progress):
+        there, here = _without_length(found.identity), _without_length(expected)
+        if there != here:
             raise InputError(
-                f"The checkpoint {path} belongs to another run ({_differences(found.identity, expected)}): delete it "
-                "or name another file."
+                f"The checkpoint {path} belongs to another run ({_differences(there, here)}): delete it or name "
+                "another file."
+            )
+        if _is_longer(progress, expected):
+            raise InputError(
+                f"The checkpoint {path} holds {len(progress.history)} epochs, more than the recipe asks for: give at "
+                "least as many epochs, or name another file."
             )
         if _began_differently(found.identity, expected, method, progress):
             warnings.warn(
@@ -149,15 +155,19 @@ def load(
     return progress, found.optimizers
 
 
-def _continues(found: Mapping[str, Any], expected: Mapping[str, Any], progress: Progress) -> bool:
-    """Whether a checkpoint is of the same run up to its length, and has no more epochs than that is now to have."""
-    done, (_, epochs) = progress.epoch, expected["phases"][min(progress.phase, len(expected["phases"]) - 1)]
-    return _without_length(found) == _without_length(expected) and done <= epochs
+def _is_longer(progress: Progress, expected: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint's phase has more epochs than it is now to have."""
+    _, epochs = expected["phases"][min(progress.phase, len(expected["phases"]) - 1)]
+    return progress.epoch > epochs
 
 
 def _without_length(identity: Mapping[str, Any]) -> dict[str, Any]:
-    recipe = {key: value for key, value in identity["recipe"].items() if key not in ("epochs", "milestones")}
-    return {**identity, "recipe": recipe, "phases": [name for name, _ in identity["phases"]]}
+    """What a longer training has in common, without nesting."""
+    recipe = {
+        f"recipe.{key}": value for key, value in identity["recipe"].items() if key not in ("epochs", "milestones")
+    }
+    others = {key: value for key, value in identity.items() if key != "recipe"}
+    return {**others, **recipe, "phases": [name for name, _ in identity["phases"]]}
 
 
 def _differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

@@ -99,9 +99,14 @@ def thread_limit(count: int) -> Iterator[None]:
 def _device(name: str) -> torch.device:
     if name not in ("auto", "gpu"):
         try:
-            return torch.device(name)
-        except RuntimeError:
+            device = torch.device(name)
+        except (RuntimeError, TypeError):
             raise InputError(f"Unknown device {name!r}: give auto, cpu, gpu, or a name such as cuda:1.") from None
+        try:
+            torch.empty(0, device=device)
+        except (AssertionError, NotImplementedError, RuntimeError):  # which one depends on torch's build
+            raise InputError(f"torch cannot use the device {name!r} here: give auto or cpu.") from None
+        return device
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None and name == "gpu":
         raise InputError("There is no GPU that torch can use: give the device as auto or cpu.")

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from volmin.data.iterable_loader import as_loader
 from volmin.data.loaders import Loader
 from volmin.training import checkpoint as checkpoints
-from volmin.training.callbacks import Callback, Training, notify
+from volmin.training.callbacks import Callback, Training, check_callbacks, notify
 from volmin.training.checks import (
     check_network,
     check_patience,
@@ -97,6 +97,7 @@ def fit(
     recipe = recipe or method.default_recipe()
     fabric = fabric or OneDevice(device)
     check_full_precision(fabric)
+    check_callbacks(callbacks)
     arithmetic = Precision(precision, fabric.device)
     path = None if checkpoint is None else Path(checkpoint)
     method.to(fabric.device)
