@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from volmin.crowds import Answers, annotator_rates, dawid_skene, fit_crowd, vote_shares
+from volmin.crowds.head import regressors
 
 
 def error(T, estimate):
@@ -124,3 +125,14 @@ def test_underconfident_classifier_does_not_hide_the_answers():
     assert found.weight >= 0.5
     rates, _ = annotator_rates(answers, found, x)
     assert np.abs(rates.rate - wrong.mean(axis=0)).max() < 0.03
+
+
+def test_many_features_are_reduced_to_their_leading_components(crowd):
+    """300 features of rank 6, rotated: the reduction loses nothing but noise."""
+    data = crowd(num_items=400, per_item=3)
+    generator = np.random.default_rng(0)
+    wide = data.x @ generator.normal(size=(6, 300)) + 0.01 * generator.normal(size=(400, 300))
+    answers = Answers.from_matrix(data.matrix, 3)
+    assert regressors(wide).shape == (400, 257)
+    narrow, found = (fit_crowd(answers, x).clean_probs.argmax(axis=1) for x in (data.x, wide))
+    assert (narrow == found).mean() > 0.9

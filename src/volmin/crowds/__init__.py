@@ -6,8 +6,9 @@ clean label is shared by all. A group of single labels (a source, a year, a hosp
 
 from volmin.crowds.aggregation import dawid_skene, vote_shares
 from volmin.crowds.answers import Answers
-from volmin.crowds.comparison import Comparison, Copying, compare_annotators, contexts, find_copies, information
+from volmin.crowds.comparison import Comparison, compare_annotators, contexts
 from volmin.crowds.consensus import CrowdFit, fit_crowd
+from volmin.crowds.copies import Copying, find_copies, with_sources
 from volmin.crowds.encoding import (
     EncodedAnswers,
     encode_answers,
@@ -17,6 +18,7 @@ from volmin.crowds.encoding import (
     is_long_table,
     several_annotators,
 )
+from volmin.crowds.information import Information, information
 from volmin.crowds.rates import Rates, annotator_rates
 from volmin.crowds.transitions import (
     AnnotatorTransitions,
@@ -36,6 +38,7 @@ __all__ = [
     "CrowdFit",
     "Deviations",
     "EncodedAnswers",
+    "Information",
     "NextVotes",
     "Rates",
     "annotator_rates",
@@ -57,4 +60,5 @@ __all__ = [
     "several_annotators",
     "stacked",
     "vote_shares",
+    "with_sources",
 ]

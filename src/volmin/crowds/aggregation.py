@@ -18,7 +18,7 @@ def vote_shares(answers: Answers) -> Array:
     valid = answers.label < C
     one_hot = np.zeros((len(answers), C))
     one_hot[valid, answers.label[valid]] = 1
-    votes = answers.per_item(one_hot)
+    votes = answers.evidence(one_hot)
     total = votes.sum(axis=1, keepdims=True)
     overall = (votes.sum(axis=0) + 1 / C) / (votes.sum() + 1)
     return np.where(total > 0, votes / np.maximum(total, 1), overall)
@@ -61,7 +61,7 @@ def clean_posteriors(answers: Answers, T: Array, prior: Array, weight: float = 1
         prior: (C,) or (N, C) posteriors before the answers are seen.
         weight: Weight of an answer; below 1 where annotators err on the same items.
     """
-    votes = answers.per_item(log(T[answers.annotator, answers.label]))
+    votes = answers.evidence(log(T[answers.annotator, answers.label]))
     return softmax(log(prior) + weight * votes, axis=1)
 
 

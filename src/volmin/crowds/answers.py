@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,8 @@ class Answers:
         num_annotators: Number of annotators M.
         num_classes: Number of classes C.
         num_labels: Number of different answers R: C, or more if some are not classes, such as an abstention.
+        source: (M,) number of the source of each annotator's answers; None if all are independent. Equal answers to one
+            item by annotators with one source, who copy each other, are evidence of a single answer.
     """
 
     item: Labels
@@ -33,6 +35,7 @@ class Answers:
     num_annotators: int
     num_classes: int
     num_labels: int = 0
+    source: Labels | None = None
 
     def __post_init__(self) -> None:
         if self.num_labels == 0:
@@ -68,11 +71,30 @@ class Answers:
         place[items] = np.arange(len(items))
         kept = place[self.item] >= 0
         parts = (place[self.item[kept]], self.annotator[kept], self.label[kept])
-        return Answers(*parts, len(items), self.num_annotators, self.num_classes, self.num_labels)
+        return Answers(*parts, len(items), self.num_annotators, self.num_classes, self.num_labels, self.source)
+
+    def joined(self, first: int, second: int) -> Answers:
+        """The same answers, with one source for two annotators and for those who share the source of either."""
+        source = np.arange(self.num_annotators) if self.source is None else self.source
+        return replace(self, source=np.where(source == source[second], source[first], source))
 
     def per_item(self, values: Array) -> Array:
         """Sum of (A, K) values over the answers of each item, (N, K)."""
         return self._item_sums @ values
+
+    def counted_once(self, values: Array) -> Array:
+        """(A, K) values divided by the number of the answers that are copies of each other."""
+        return values if self._copies is None else self._copies[1] @ values
+
+    def evidence(self, values: Array) -> Array:
+        """Sum of (A, K) values over the answers of each item, (N, K), in which those of copies count as their mean."""
+        return self.per_item(self.counted_once(values))
+
+    def evidence_of_others(self, values: Array) -> Array:
+        """The same sum, (A, K), without each answer itself and its copies."""
+        values = self.counted_once(values)
+        own = values if self._copies is None else self._copies[0] @ values
+        return self.per_item(values)[self.item] - own
 
     def per_answer(self, values: Array) -> Array:
         """Sum of (A, C) values over the equal answers of each annotator, (M, R, C)."""
@@ -82,6 +104,16 @@ class Answers:
     def answers_of_items(self) -> Array:
         """(N,) numbers of answers."""
         return np.bincount(self.item, minlength=self.num_items).astype(np.float64)
+
+    @cached_property
+    def _copies(self) -> tuple[sparse.csr_array, sparse.csr_array] | None:
+        """Matrices (A, A) that sum over an answer and its copies, and that divide by their number."""
+        if self.source is None:
+            return None
+        keys = np.stack([self.item, self.source[self.annotator], self.label])
+        _, group, size = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+        sums = _indicator(group.ravel(), len(size))
+        return sparse.csr_array(sums.T @ sums), sparse.diags_array(1 / size[group.ravel()]).tocsr()
 
     @cached_property
     def _item_sums(self) -> sparse.csr_array:

@@ -1,4 +1,4 @@
-"""Whether annotators differ, which of them copy each other, and how much their answers say about the class.
+"""Whether annotators differ.
 
 Each answer has a context r, the distribution of the clean label given the features and the *other* answers to the item,
 under which the annotator answers y with probability ``sum_k r_k T[m, y, k]``.
@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
-from scipy.special import softmax, xlogy
+from scipy.special import softmax
 
 from volmin._typing import Array, Labels
 from volmin.crowds.aggregation import log
@@ -22,15 +21,6 @@ TESTED_ANSWERS = 20_000
 
 EM_STEPS = 10
 """Steps from the pooled T towards that of each annotator; data and simulations take the same number."""
-
-COMPARED_PAIRS = 500_000
-"""Largest number of pairs of answers to one item that are searched for copies."""
-
-FEWEST_SHARED = 15
-"""Pairs of annotators with fewer common items are not examined for copies."""
-
-EXCESS = 0.1
-"""Annotators copy each other only if they agree on a larger share of items than expected by more than this."""
 
 
 @dataclass(frozen=True)
@@ -48,30 +38,10 @@ class Comparison:
     simulations: int
 
 
-@dataclass(frozen=True)
-class Copying:
-    """Two annotators who agree more often than their matrices explain.
-
-    Attributes:
-        first: Number of one annotator.
-        second: Number of the other one.
-        shared: Number of items that both answered.
-        agreement: Share of these items with the same answer.
-        expected: The share to be expected of independent annotators with these matrices on these items.
-    """
-
-    first: int
-    second: int
-    shared: int
-    agreement: float
-    expected: float
-
-
 def contexts(answers: Answers, fit: CrowdFit) -> Array:
     """(A, C) distributions of the clean label given the features and the other answers to the item."""
     own = log(fit.transitions[answers.annotator, answers.label])
-    others = answers.per_item(own)[answers.item] - own
-    return softmax(log(fit.classifier_probs)[answers.item] + fit.weight * others, axis=1)
+    return softmax(log(fit.classifier_probs)[answers.item] + fit.weight * answers.evidence_of_others(own), axis=1)
 
 
 def compare_annotators(
@@ -119,78 +89,3 @@ def _maximised(answers: Answers, context: Array, start: Array, strength: float) 
         T = T / T.sum(axis=1, keepdims=True)
     likelihood = (context * T[answers.annotator, answers.label]).sum(axis=1)
     return T, float(log(likelihood).sum())
-
-
-def information(fit: CrowdFit) -> Array:
-    """(M,) mutual information of clean label and answer, as a share of the entropy of the clean label.
-
-    Zero means that the answers do not depend on the class, as those of somebody who always gives the same answer.
-    """
-    prior = fit.clean_probs.mean(axis=0)
-    answer = np.einsum("mrc,c->mr", fit.transitions, prior)
-    given = -np.einsum("mrc,c->m", xlogy(fit.transitions, fit.transitions), prior)
-    return (-xlogy(answer, answer).sum(axis=1) - given) / max(1e-12, float(-xlogy(prior, prior).sum()))
-
-
-def find_copies(answers: Answers, fit: CrowdFit, *, significance: float = 0.01) -> list[Copying]:
-    """Pairs of annotators who agree on more items than independent ones would, the largest excess first.
-
-    What is expected follows from the matrices of both and the posterior of the clean label without their answers. All
-    pairs agree a little more often on hard items than that; the median excess of all pairs is therefore subtracted.
-    """
-    first, second = _pairs(answers)
-    if len(first) == 0:
-        return []
-    a, b = answers.annotator[first], answers.annotator[second]
-    expected = _expected_agreement(answers, fit, first, second)
-    same = (answers.label[first] == answers.label[second]).astype(np.float64)
-    pair, which = np.unique(a * answers.num_annotators + b, return_inverse=True)
-    shared, agreed, mean = (np.bincount(which, weights) for weights in (None, same, expected))
-    variance = np.bincount(which, expected * (1 - expected))
-    enough = shared >= FEWEST_SHARED
-    if not enough.any():
-        return []
-    excess = np.divide(agreed - mean, shared, out=np.zeros(len(pair)), where=shared > 0)
-    usual = max(0.0, float(np.median(excess[enough])))
-    z = shared * (excess - usual) / np.sqrt(np.maximum(variance, 0.25))
-    limit = scipy.stats.norm.isf(significance / enough.sum())
-    found = np.flatnonzero(enough & (z > limit) & (excess - usual > EXCESS))
-    one, other = np.divmod(pair, answers.num_annotators)
-    return [
-        Copying(int(one[p]), int(other[p]), int(shared[p]), float(agreed[p] / shared[p]), float(mean[p] / shared[p]))
-        for p in found[np.argsort(-excess[found], kind="stable")]
-    ]
-
-
-def _pairs(answers: Answers) -> tuple[Labels, Labels]:
-    """Positions of two answers to the same item, the annotator with the lower number first."""
-    order = np.lexsort((answers.annotator, answers.item))
-    numbers = answers.answers_of_items
-    total = float((numbers * (numbers - 1) / 2).sum())
-    if total > COMPARED_PAIRS:  # a random part of the items
-        kept = np.random.default_rng(0).random(answers.num_items) < COMPARED_PAIRS / total
-        order = order[kept[answers.item[order]]]
-    item = answers.item[order]
-    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for step in range(1, len(order)):
-        place = np.flatnonzero(item[step:] == item[:-step])
-        if len(place) == 0:
-            break
-        first.append(order[place])
-        second.append(order[place + step])
-    return np.concatenate(first), np.concatenate(second)
-
-
-def _expected_agreement(answers: Answers, fit: CrowdFit, first: Labels, second: Labels) -> Array:
-    """Probabilities that the two answers of a pair are equal, given features and the answers of others."""
-    own = log(fit.transitions[answers.annotator, answers.label])
-    total = answers.per_item(own)
-    prior, expected = log(fit.classifier_probs), np.empty(len(first))
-    for start in range(0, len(first), 50_000):
-        here = slice(start, start + 50_000)
-        i, j = first[here], second[here]
-        item = answers.item[i]
-        context = softmax(prior[item] + fit.weight * (total[item] - own[i] - own[j]), axis=1)
-        T, U = fit.transitions[answers.annotator[i]], fit.transitions[answers.annotator[j]]
-        expected[here] = ((T * U).sum(axis=1) * context).sum(axis=1)
-    return expected

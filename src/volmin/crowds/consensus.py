@@ -35,7 +35,7 @@ from scipy.special import softmax
 from volmin._typing import AnyArray, Array, Labels
 from volmin.crowds.aggregation import clean_posteriors, log, vote_shares
 from volmin.crowds.answers import Answers
-from volmin.crowds.head import CrossFittedHead, cross_fitted_head, standardised
+from volmin.crowds.head import CrossFittedHead, cross_fitted_head, regressors
 from volmin.crowds.joint import choose_ridge, fit_jointly
 from volmin.crowds.transitions import stacked
 from volmin.progress import Progress
@@ -120,7 +120,7 @@ def fit_crowd(
     shares = vote_shares(answers)
     if features is None:
         return _Expectation(answers, None, lam, progress, 1).run(shares[answers.item])
-    x = standardised(features)
+    x = regressors(features)
     head = cross_fitted_head(x, shares, answers, folds, random_state)
     head.ridge = choose_ridge(answers, x, head.fold, head.ridge, lam)
     if len(answers) > max(MANY_ANSWERS, 2 * answers.num_items):
@@ -199,15 +199,11 @@ class _Expectation:
         prior = (targets.sum(axis=0) + 1) / (targets.sum() + targets.shape[1])
         return np.broadcast_to(prior, targets.shape)
 
-    def others(self, own: Array) -> Array:
-        """(A, C) sums of the log-probabilities ``own`` over the other answers to the same item."""
-        return self.answers.per_item(own)[self.answers.item] - own
-
     def expected(self, h: Array, T: Array) -> Array:
         """(A, C) posteriors of the clean label behind each answer."""
         answers = self.answers
         own = log(T[answers.annotator, answers.label])
-        return softmax(log(h)[answers.item] + own + self.weight * self.others(own), axis=1)
+        return softmax(log(h)[answers.item] + own + self.weight * answers.evidence_of_others(own), axis=1)
 
     def maximised(self, q: Array, T: Array | None) -> Array:
         """(M, R, C) matrices for the posteriors of each answer."""
@@ -233,7 +229,7 @@ class _Expectation:
         answers, counts = self.answers, self.answers.per_answer(q)
         pooled, mass = self.pooled(counts), counts.sum(axis=1)
         own = log(T[answers.annotator, answers.label])
-        others = self.others(own)[self.scored]
+        others = answers.evidence_of_others(own)[self.scored]
         item, annotator, label = (part[self.scored] for part in (answers.item, answers.annotator, answers.label))
         mean, q = log(h)[item], q[self.scored]
         row, column = counts[annotator, label] - q, mass[annotator] - q

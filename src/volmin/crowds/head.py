@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
+from sklearn.decomposition import PCA
 
 from volmin._typing import AnyArray, Array, Labels
 from volmin.crowds.answers import Answers
@@ -19,15 +20,34 @@ Features: TypeAlias = NDArray[np.float32]
 RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """Candidates for the ridge penalty, the strongest first; held-out targets choose."""
 
+MOST_COMPONENTS = 256
+"""More features are replaced by this number of principal components. A ridge penalty all but ignores directions of
+little variance, and the time of all fits grows with the number of features."""
+
 FIT_NUMBERS = 10_000_000
 """Largest number of rows times features that a regression is fitted to, so that its time is bounded."""
 
 
 def standardised(x: AnyArray) -> Features:
     """Features with mean zero and unit variance, and a last column of ones."""
+    return _with_ones(_scaled(x))
+
+
+def regressors(x: AnyArray) -> Features:
+    """Standardised features, or their leading principal components if there are many, and a last column of ones."""
+    rows = _scaled(x)
+    if rows.shape[1] > MOST_COMPONENTS:
+        rows = PCA(min(MOST_COMPONENTS, len(rows)), random_state=0).fit_transform(rows)
+    return _with_ones(rows)
+
+
+def _scaled(x: AnyArray) -> Features:
     rows = np.asarray(x, dtype=np.float32).reshape(len(x), -1)
     spread = rows.std(axis=0)
-    rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1).astype(np.float32)
+    return (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1).astype(np.float32)
+
+
+def _with_ones(rows: Features) -> Features:
     return np.concatenate([rows, np.ones((len(rows), 1), np.float32)], axis=1)
 
 

@@ -25,7 +25,7 @@ from volmin._typing import AnyArray, Array, Labels
 from volmin.crowds.aggregation import clean_posteriors
 from volmin.crowds.answers import Answers
 from volmin.crowds.consensus import CrowdFit, refit_transitions
-from volmin.crowds.head import standardised
+from volmin.crowds.head import regressors
 from volmin.crowds.joint import fit_jointly
 
 PARTS = 10
@@ -109,13 +109,13 @@ def _refits(
     sample: Answers, fit: CrowdFit, features: AnyArray | None, kept: Labels, part: Labels
 ) -> Iterator[tuple[Array, Array]]:
     """Posteriors of the items of the sample, (N, C), and matrices, (M, R, C), fitted without each part of the items."""
-    if features is None:
+    if features is None or sample.source is not None:  # the joint fit knows no copies
         h = fit.classifier_probs[kept]
         of_sample = replace(fit, classifier_probs=h)
         for left_out in range(PARTS):
             yield h, refit_transitions(sample, of_sample, np.flatnonzero(part != left_out))
         return
-    x = standardised(features[kept])
+    x = regressors(features[kept])
     whole = fit_jointly(sample, x, fit.ridge, fit.lam, weight=fit.weight)
     for left_out in range(PARTS):
         rest = np.flatnonzero(part != left_out)

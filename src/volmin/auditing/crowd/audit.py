@@ -27,7 +27,9 @@ from volmin.crowds import (
     encode_groups,
     find_copies,
     fit_crowd,
+    information,
     next_votes,
+    with_sources,
 )
 from volmin.exceptions import InputError
 from volmin.progress import PlainProgress, Progress
@@ -101,9 +103,10 @@ def audit_crowd(
     progress = PlainProgress() if verbose and progress is None else progress
     with thread_limit(threads), threadpool_limits(threads):
         encoded, x, columns = _encoded(labels, features, groups, types, classes, progress)
-        answers = encoded.answers
+        answers = encoded.answers if groups is not None else with_sources(encoded.answers)
         fit = fit_crowd(answers, x, folds=folds, random_state=seed, progress=progress)
         rates, overall = annotator_rates(answers, fit, x, level)
+        context = contexts(answers, fit)
         found = CrowdAudit(
             classes=encoded.classes,
             names=encoded.annotators,
@@ -112,8 +115,9 @@ def audit_crowd(
             fit=fit,
             rates=rates,
             overall=overall,
+            information=information(answers, context, fit),
             level=level,
-            comparison=compare_annotators(answers, contexts(answers, fit), random_state=seed),
+            comparison=compare_annotators(answers, context, random_state=seed),
             copies=[] if groups is not None else find_copies(answers, fit),
             votes=next_votes(answers, fit),
             grouped=groups is not None,

@@ -10,10 +10,13 @@ from volmin.auditing.crowd.result import CrowdResult
 from volmin.auditing.findings import Finding
 
 SPAM = 0.05
-"""Annotators whose answers say less about the class, as a share of what can be known, are named."""
+"""Annotators whose answers say less about the class, as a share of what those of a perfect one would say, are named."""
 
-FEWEST_ANSWERS = 10
-"""Annotators with fewer answers are not judged by them."""
+FALSE_ACCUSATIONS = 0.05
+"""Expected number of annotators who are named as spammers in a crowd in which all are like the pooled T, at most."""
+
+SWAPPED = 0.2
+"""Annotators who are mostly wrong, but whose answers say at least this share about the class, confuse classes."""
 
 DOUBT = 0.2
 """Probability that the consensus is wrong from which on an item counts as uncertain."""
@@ -36,6 +39,7 @@ def find(result: CrowdResult) -> tuple[Finding, ...]:
         _best(result),
         _comparison(result),
         _spammers(result),
+        _swapped(result),
         _copies(result),
         _shared_errors(result),
         _single(result),
@@ -48,7 +52,10 @@ def find(result: CrowdResult) -> tuple[Finding, ...]:
 
 def spammers(result: CrowdResult) -> list[int]:
     """Numbers of the annotators whose answers hardly depend on the class."""
-    return np.flatnonzero((result.information < SPAM) & (result.counts >= FEWEST_ANSWERS)).tolist()
+    known = result.information
+    # Where the pooled T holds, the mean of the likelihood ratio is one, so that it rarely exceeds a large number.
+    limit = np.log(max(1, int((result.counts > 0).sum())) / FALSE_ACCUSATIONS)
+    return np.flatnonzero((known.share < SPAM) & (known.doubt > limit)).tolist()
 
 
 def _best(result: CrowdResult) -> Finding | None:
@@ -92,6 +99,20 @@ def _spammers(result: CrowdResult) -> Finding | None:
     )
 
 
+def _swapped(result: CrowdResult) -> Finding | None:
+    found = np.flatnonzero((result.rates.low > 0.5) & (result.information.share > SWAPPED)).tolist()
+    if not found:
+        return None
+    (given, true, _), *_ = next(p for p in result.profiles() if p.name == str(result.names[found[0]])).confusions
+    what = "labels" if result.grouped else "answers"
+    example = f"{result.names[found[0]]} says {result.classes[given]} for {result.classes[true]}"
+    return Finding(
+        "swapped_labels",
+        f"Most {what} of {_named(result, found)} are wrong, yet tell the class: for example, {example}. The consensus"
+        " takes this into account; check whether the names of classes were swapped.",
+    )
+
+
 def _copies(result: CrowdResult) -> Finding | None:
     if not result.copies:
         return None
@@ -101,10 +122,17 @@ def _copies(result: CrowdResult) -> Finding | None:
         for pair in result.copies[:MOST_NAMED]
     )
     more = f"; and {len(result.copies) - MOST_NAMED} more pairs" if len(result.copies) > MOST_NAMED else ""
+    source = result.answers.source
+    once = source is not None and all(source[pair.first] == source[pair.second] for pair in result.copies)
+    effect = (
+        "equal answers of theirs to an item count once"
+        if once
+        else "their answers count as independent, which makes the consensus look more certain than it is"
+    )
     return Finding(
         "copied_answers",
         f"Some annotators agree more often than independent ones would: {pairs}{more}. They may copy each other or"
-        " share a source; their answers count as independent, which makes the consensus look more certain than it is.",
+        f" share a source; {effect}.",
     )
 
 

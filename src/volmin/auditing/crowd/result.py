@@ -12,7 +12,7 @@ import polars as pl
 
 from volmin._typing import AnyArray, Array, Labels
 from volmin.auditing.findings import Finding
-from volmin.crowds import Answers, Comparison, Copying, CrowdFit, NextVotes, Rates, information
+from volmin.crowds import Answers, Comparison, Copying, CrowdFit, Information, NextVotes, Rates
 
 SMALLEST_CONFUSION = 0.005
 """Smaller shares are not named as confusions."""
@@ -54,6 +54,7 @@ class CrowdResult:
         fit: The fitted model: a T for each annotator, and the posteriors of the clean labels.
         rates: Noise rates of the annotators with intervals.
         overall: Noise rate of all answers with its interval, in arrays of length one.
+        information: What the answers of each annotator say about the class.
         level: Nominal coverage of the intervals.
         comparison: Test of whether all annotators have the same T; None with fewer than two.
         copies: Annotators who agree more often than independent ones would.
@@ -70,6 +71,7 @@ class CrowdResult:
     fit: CrowdFit
     rates: Rates
     overall: Rates
+    information: Information
     level: float
     comparison: Comparison | None
     copies: Sequence[Copying]
@@ -165,11 +167,6 @@ class CrowdResult:
                 "gain": self.votes.gain,
             }
         )
-
-    @cached_property
-    def information(self) -> Array:
-        """(M,) what an answer says about the class, from 0 (nothing) to 1 (everything)."""
-        return information(self.fit)
 
     def profiles(self) -> list[Profile]:
         """The annotators, the one with the highest noise rate first and those without answers last."""
