@@ -8,7 +8,7 @@ from typing import Any
 Row = Mapping[str, Any]
 """Measures of one set, tool and seed."""
 
-HEAD = ("set", "tool", "consensus", "test accuracy", "T error", "intervals", "spammers named", "seconds")
+HEAD = ("set", "tool", "consensus", "test accuracy", "T error", "intervals", "spammers named", "processor seconds")
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:

@@ -24,6 +24,7 @@ class Crowd:
         x_test: Features of test items; None without any.
         clean_test: Clean labels of test items.
         spammers: Numbers of the annotators who answer without looking.
+        posteriors: (N, C) probabilities of the clean label given the features; None if they are not known.
     """
 
     answers: Labels
@@ -33,6 +34,7 @@ class Crowd:
     x_test: Array | None = None
     clean_test: Labels | None = None
     spammers: tuple[int, ...] = ()
+    posteriors: Array | None = None
 
     @property
     def num_classes(self) -> int:
@@ -40,10 +42,13 @@ class Crowd:
         return int(max(self.answers.max(), self.clean.max())) + 1
 
 
-def simulated(per_item: int, annotators: int, spammers: int, C: int, num_items: int, seed: int) -> Crowd:
+def simulated(
+    per_item: int, annotators: int, spammers: int, C: int, num_items: int, seed: int, copies: bool = False
+) -> Crowd:
     """A crowd without anchor points: no posterior of the clean label exceeds 0.8.
 
-    Diagonal entries of T lie between 0.45 and 0.85; spammers answer alike whatever the class.
+    Diagonal entries of T lie between 0.45 and 0.85; spammers answer alike whatever the class. With ``copies``, the
+    first annotator copies the answers of the last one wherever both answer.
     """
     generator = np.random.default_rng(seed)
     weights = generator.normal(size=(6, C))
@@ -59,14 +64,17 @@ def simulated(per_item: int, annotators: int, spammers: int, C: int, num_items: 
     asked = generator.random(answers.shape).argsort(axis=1)[:, :per_item]
     for annotator in asked.T:
         answers[np.arange(len(x)), annotator] = _draw(T[annotator, :, clean], generator)
-    return Crowd(answers, x, clean, T, spammers=tuple(range(spammers)))
+    if copies:
+        both = (answers[:, 0] >= 0) & (answers[:, -1] >= 0)
+        answers[both, 0] = answers[both, -1]
+    return Crowd(answers, x, clean, None if copies else T, spammers=tuple(range(spammers)), posteriors=h)
 
 
-def kinds(num_items: int, seed: int) -> Crowd:
+def kinds(num_items: int, seed: int, spammers: int = 0) -> Crowd:
     """Items of 40 kinds that the features name, with one answer each, by 5 annotators who confuse all classes.
 
     A classifier of kinds can fit any T equally well, and no entry of a T is close to zero, so that the likelihood does
-    not determine T; the volume does.
+    not determine T; the volume does. Spammers answer alike whatever the class.
     """
     C, generator = 3, np.random.default_rng(seed)
     h = generator.dirichlet(np.full(C, 0.5), size=4000)
@@ -76,11 +84,13 @@ def kinds(num_items: int, seed: int) -> Crowd:
         diagonal, wrong = generator.uniform(0.45, 0.65, size=C), generator.dirichlet(np.full(C, 20), size=C).T
         np.fill_diagonal(wrong, 0)
         T.append(wrong / wrong.sum(axis=0) * (1 - diagonal) + np.diag(diagonal))
+    for m in range(spammers):
+        T[m] = np.tile(generator.dirichlet(np.full(C, 5))[:, None], C)
     kind = np.arange(num_items) % len(h)
     clean, annotator = _draw(h[kind], generator), generator.integers(5, size=num_items)
     answers = np.full((num_items, 5), -1)
     answers[np.arange(num_items), annotator] = _draw(np.stack(T)[annotator, :, clean], generator)
-    return Crowd(answers, np.eye(len(h))[kind], clean, np.stack(T))
+    return Crowd(answers, np.eye(len(h))[kind], clean, np.stack(T), spammers=tuple(range(spammers)), posteriors=h[kind])
 
 
 def _transition(C: int, generator: np.random.Generator) -> Array:
@@ -113,8 +123,10 @@ Load = Callable[[Path, int], Crowd]
 """Function from the folder of the files and a seed to a crowd."""
 
 
-def _made(per_item: int, annotators: int, spammers: int = 0, C: int = 3, num_items: int = 2000) -> Load:
-    return lambda folder, seed: simulated(per_item, annotators, spammers, C, num_items, seed)
+def _made(
+    per_item: int, annotators: int, spammers: int = 0, C: int = 3, num_items: int = 2000, copies: bool = False
+) -> Load:
+    return lambda folder, seed: simulated(per_item, annotators, spammers, C, num_items, seed, copies)
 
 
 SETS: dict[str, Load] = {
@@ -123,7 +135,9 @@ SETS: dict[str, Load] = {
     "made-5-annotators-1-answer": _made(1, 5),
     "made-5-annotators-2-answers": _made(2, 5),
     "made-5-annotators-2-answers-spammer": _made(2, 5, 1),
+    "made-5-annotators-3-answers-copy": _made(3, 5, copies=True),
     "made-40-kinds-1-answer": lambda folder, seed: kinds(20_000, seed),
+    "made-40-kinds-1-answer-spammer": lambda folder, seed: kinds(20_000, seed, spammers=1),
     "made-20-annotators-3-answers-spammers": _made(3, 20, 4, C=4),
     "made-50-annotators-5-answers": _made(5, 50, 5, C=4),
 }

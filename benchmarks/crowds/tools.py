@@ -17,8 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from volmin._typing import Array
 from volmin.auditing import audit_crowd
 from volmin.crowds import Answers, dawid_skene, fit_crowd, vote_shares
+from volmin.crowds.aggregation import clean_posteriors
 
 PSEUDO_COUNT = 0.01
+
+TRUE_CLASSIFIER_STEPS = 200
 
 MOST_ANSWERS = 7_000
 """Sets with more answers are not given to crowd-kit, which takes minutes for them."""
@@ -30,7 +33,7 @@ class Aggregate:
 
     Attributes:
         probs: (N, C) posteriors of the clean label, or degrees of belief.
-        seconds: Time of the computation.
+        seconds: Processor time of the computation.
         T: (M, C, C) matrices; None if the tool estimates none.
         low: (M,) lower bounds of the noise rates; None without intervals.
         high: (M,) upper bounds.
@@ -59,13 +62,13 @@ def aggregates(crowd: Crowd, seed: int, known: dict[str, Aggregate]) -> Iterator
             continue
         if not _suits(tool, crowd):
             continue
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             found = tool(crowd, seed)
         except ImportError as missing:
             print(f"{name}: {missing.name} is not installed, skipped")
             continue
-        known[name] = Aggregate(**found, seconds=time.perf_counter() - start)
+        known[name] = Aggregate(**found, seconds=time.process_time() - start)
         yield name, known[name]
 
 
@@ -73,6 +76,8 @@ def _suits(tool: Callable[[Crowd, int], dict], crowd: Crowd) -> bool:
     given = crowd.answers >= 0
     if tool in (_without_volume, _clean_labels):
         return crowd.T is not None  # measured by the error of T
+    if tool is _true_classifier:
+        return crowd.T is not None and crowd.posteriors is not None
     several = int(given.sum(axis=1).max()) > 1  # otherwise CROWDLAB refuses, and the others give the majority vote
     if tool in (_crowdkit_dawid_skene, _glad):
         return several and int(given.sum()) <= MOST_ANSWERS
@@ -101,6 +106,18 @@ def _clean_labels(crowd: Crowd, seed: int) -> dict:
     clean = np.eye(crowd.num_classes)[crowd.clean]
     counts = answers.per_answer(clean[answers.item]) + PSEUDO_COUNT
     return {"probs": clean, "T": counts / counts.sum(axis=1, keepdims=True)}
+
+
+def _true_classifier(crowd: Crowd, seed: int) -> dict:
+    """T by maximum likelihood, started at the truth, given the true posteriors of every item, which no tool sees."""
+    answers, T = Answers.from_matrix(crowd.answers, crowd.num_classes), crowd.T
+    probs = crowd.posteriors
+    assert T is not None
+    assert probs is not None
+    for _ in range(TRUE_CLASSIFIER_STEPS):
+        counts = answers.per_answer(clean_posteriors(answers, T, probs)[answers.item]) + PSEUDO_COUNT
+        T = counts / counts.sum(axis=1, keepdims=True)
+    return {"probs": clean_posteriors(answers, T, probs), "T": T}
 
 
 def _majority(crowd: Crowd, seed: int) -> dict:
@@ -157,5 +174,6 @@ TOOLS: dict[str, Callable[[Crowd, int], dict]] = {
     "Dawid-Skene, crowd-kit": _crowdkit_dawid_skene,
     "GLAD, crowd-kit": _glad,
     "CROWDLAB, cleanlab": _crowdlab,
+    "(true classifier)": _true_classifier,
     "(clean labels)": _clean_labels,
 }
