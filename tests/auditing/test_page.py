@@ -322,3 +322,21 @@ def test_point_of_the_map_opens_its_row(large_page):
 def test_large_report_is_accessible(large_page):
     assert violations(large_page) == []
     assert large_page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_tables_of_annotators_keep_words_whole_on_a_narrow_page(browser, tmp_path):
+    generator = np.random.default_rng(0)
+    labels = np.array(["meadow", "street", "forest"])[generator.integers(0, 3, (30, 4))]
+    items = pl.DataFrame({f"feature {number}": generator.normal(size=30) for number in range(6)})
+    people = pl.DataFrame(labels, schema=["Annegret", "Bob", "Charlotte", "Dee"])
+    volmin.audit(people, random_state=0).save(tmp_path, examples=items)
+    context = browser.new_context(viewport={"width": 400, "height": 800}, offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    heights = "rows => rows.map(row => row.getBoundingClientRect().height)"
+    assert max(page.locator(".people tbody tr").evaluate_all(heights)) < 160
+    lines = "cells => cells.map(cell => { const r = document.createRange(); r.selectNodeContents(cell);"
+    lines += " return new Set(Array.from(r.getClientRects(), box => box.top)).size; })"
+    for cells in (".people tbody th", ".items td:nth-child(2)", ".items td:nth-child(5)", ".items td:nth-child(8)"):
+        assert max(page.locator(cells).evaluate_all(lines)) <= 1
+    context.close()

@@ -60,6 +60,32 @@ def test_a_wide_table_is_not_long():
     assert not several_annotators([("a", "b"), ("c", "d")])  # classes that are tuples
 
 
+def test_other_columns_of_a_long_table_are_ignored():
+    table = pd.DataFrame(LONG | {"seconds": range(6)})
+    assert encode_answers(table).answers.matrix().tolist() == encode_answers(LONG).answers.matrix().tolist()
+
+
+@pytest.mark.parametrize("kind", ["Int64", "Float64", "string"])
+def test_missing_values_of_pandas_types_are_gaps(kind):
+    values = [["1", None], ["2", "2"]] if kind == "string" else [[1, None], [2, 2]]
+    found = encode_answers(pd.DataFrame(values, columns=["ann", "bob"]).astype(kind))
+    assert found.answers.matrix().tolist() == [[0, -1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros((2, 2, 2), int), "shape \\(2, 2, 2\\)"),
+        (np.array([[np.inf, 1], [0, 1]]), "infinite"),
+        (LONG | {"item": list("pprrqq")}, "column row and a column item"),
+    ],
+)
+def test_other_shapes_and_values_are_named(labels, message):
+    assert several_annotators(labels)
+    with pytest.raises(InputError, match=message):
+        encode_answers(labels)
+
+
 def test_groups_are_annotators_of_one_item_each():
     found = encode_groups(np.array(["a", "b", "a"]), [2020, 2021, 2020])
     assert found.answers.matrix().tolist() == [[0, -1], [-1, 1], [0, -1]]

@@ -30,8 +30,8 @@ class EncodedAnswers:
     answers: Answers
 
 
-LONG_TABLE = ({"row", "annotator", "label"}, {"item", "annotator", "label"})
-"""Names of the columns of a table with one answer per line."""
+ITEM_COLUMNS = ("row", "item")
+"""Names of the column that says which item an answer of a long table is about; one of them is needed."""
 
 
 def several_annotators(labels: Any) -> bool:
@@ -40,14 +40,15 @@ def several_annotators(labels: Any) -> bool:
         return True
     shape = getattr(labels, "shape", None)
     if shape is not None:
-        return len(shape) == 2
+        return len(shape) >= 2  # more than two are refused by ``encode_matrix``, which names the shape
     return isinstance(labels, list | tuple) and len(labels) > 0 and isinstance(labels[0], list)
 
 
 def is_long_table(labels: Any) -> bool:
     """Whether labels are a table with one answer per line: columns annotator and label, and row or item."""
-    names = labels.keys() if isinstance(labels, Mapping) else getattr(labels, "columns", None)
-    return names is not None and {str(name) for name in names} in LONG_TABLE
+    columns = labels.keys() if isinstance(labels, Mapping) else getattr(labels, "columns", None)
+    names = set() if columns is None else {str(name) for name in columns}
+    return {"annotator", "label"} <= names and any(name in names for name in ITEM_COLUMNS)
 
 
 def encode_answers(labels: Any, classes: Any = None, num_items: int | None = None) -> EncodedAnswers:
@@ -55,12 +56,15 @@ def encode_answers(labels: Any, classes: Any = None, num_items: int | None = Non
 
     Args:
         labels: (N, M) labels as for ``encode_matrix``, or a table (polars, pandas or a mapping of columns) with the
-            columns annotator, label and either row, the number of the item from 0, or item, a name of any type.
+            columns annotator, label and either row, the number of the item from 0, or item, a name of any type;
+            further columns are ignored.
         classes: (C,) all classes in their order; by default those that occur, sorted.
         num_items: Number of items N, if it is known. Rows without an answer then count as items.
     """
     if not is_long_table(labels):
         return encode_matrix(labels, classes)
+    if all(name in labels for name in ITEM_COLUMNS):
+        raise InputError("The table has a column row and a column item: drop the one that does not name the items.")
     name = "row" if "row" in labels else "item"
     item = column_values(labels[name])
     found = encode_votes(item, column_values(labels["annotator"]), column_values(labels["label"]), classes)
@@ -115,6 +119,8 @@ def encode_matrix(labels: Any, classes: Any = None) -> EncodedAnswers:
     values = matrix[item, annotator]
     if len(values) == 0:
         raise InputError("There is no answer: all labels are missing (None, NaN, empty or -1).")
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise InputError("Labels must not be infinite; use None, NaN or -1 where an annotator gave none.")
     if values.dtype.kind == "f" and (values == values.astype(np.int64)).all():
         values = values.astype(np.int64)  # whole numbers became floats beside NaN
     known, codes = encode_values(values, classes)
@@ -207,7 +213,8 @@ def _given(values: AnyArray) -> Any:
 
 
 def _is_answer(value: Any) -> bool:
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+    # pandas.NA comes first, because comparing it gives no truth value.
+    if type(value).__name__ in ("NAType", "NaTType") or value is None or value != value:
         return False
     return value.strip() != "" if isinstance(value, str) else value != -1
 
