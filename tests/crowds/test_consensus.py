@@ -136,3 +136,16 @@ def test_many_features_are_reduced_to_their_leading_components(crowd):
     assert regressors(wide).shape == (400, 257)
     narrow, found = (fit_crowd(answers, x).clean_probs.argmax(axis=1) for x in (data.x, wide))
     assert (narrow == found).mean() > 0.9
+
+
+def test_few_answers_per_annotator_are_no_worse_than_the_majority_vote(crowd):
+    """Three answers of each annotator and no features: matrices of any form would fit chance."""
+    mine, voted, free = 0.0, 0.0, 0.0
+    for seed in range(4):
+        data = crowd(num_items=200, num_annotators=200, per_item=3, separation=3.0, seed=seed)
+        answers = Answers.from_matrix(data.matrix, 3)
+        mine += (fit_crowd(answers).clean_probs.argmax(axis=1) == data.clean).mean() / 4
+        voted += (vote_shares(answers).argmax(axis=1) == data.clean).mean() / 4
+        free += (dawid_skene(answers)[0].argmax(axis=1) == data.clean).mean() / 4
+    assert mine > voted - 0.01
+    assert mine > free + 0.05

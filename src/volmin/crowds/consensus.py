@@ -58,6 +58,10 @@ STEPS = 10
 """EM steps for T between two fits of the regression."""
 STEPS_ALONE = 60
 """EM steps for T without features."""
+EVEN_ANSWERS = 4.0
+"""Answers per class and annotator by which the pooled T is shrunk, without features, towards the T that treats all
+classes alike. Only the answers themselves then say which are right, and where annotators give few, a T of any form lets
+EM prefer some classes, so that it is less accurate than the majority vote."""
 TOLERANCE = 1e-5
 """Mean change of the posteriors of an answer below which EM ends."""
 
@@ -141,6 +145,7 @@ def refit_transitions(answers: Answers, fit: CrowdFit, items: Labels) -> Array:
     part, h, T = answers.take(items), fit.classifier_probs[items], fit.transitions
     expectation = _Expectation(part, None, fit.lam, None, 1)
     expectation.weight, expectation.strength = fit.weight, fit.strength
+    expectation.even_answers *= fit.ridge == 0
     for _ in range(2 * STEPS):
         T = expectation.maximised(expectation.expected(h, T), T)
     return T
@@ -161,6 +166,7 @@ class _Expectation:
         self.answers, self.head, self.lam, self.progress = answers, head, lam, progress
         self.done, self.total = done, starts * ROUNDS
         self.weight, self.strength, self.sharpness = 1.0, 8.0, 1.0
+        self.even_answers = EVEN_ANSWERS * len(np.unique(answers.annotator)) if head is None else 0.0
         step = max(1, len(answers) // SCORED_ANSWERS)
         self.scored: slice = slice(None, None, step)
 
@@ -218,6 +224,7 @@ class _Expectation:
         """(R, C) matrix of all annotators, with one answer added to each class."""
         _, R, C = counts.shape
         total = counts.sum(axis=0) + 0.5 / R + 0.5 * np.eye(R, C)
+        total = total + self.even_answers * _even(total / total.sum())
         return total / total.sum(axis=0)
 
     def choose(self, h: Array, T: Array, q: Array) -> float:
@@ -246,6 +253,20 @@ class _Expectation:
                 best = max(best, (found, weight, strength, sharpness))
         score, self.weight, self.strength, self.sharpness = best
         return score
+
+
+def _even(joint: Array) -> Array:
+    """The (R, C) matrix with the same share of right answers in every class, and equal shares of the wrong ones.
+
+    Args:
+        joint: (R, C) shares of answer and class; rows from C on are abstentions.
+    """
+    R, C = joint.shape
+    right, abstained = np.trace(joint[:C]), joint[C:].sum(axis=1)
+    even = np.full((R, C), (1 - right - abstained.sum()) / (C - 1))
+    np.fill_diagonal(even, right)
+    even[C:] = abstained[:, None]
+    return even
 
 
 def _sharpened(h: Array, sharpness: float) -> Array:
