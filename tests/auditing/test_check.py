@@ -47,6 +47,44 @@ def test_interval_of_random_decisions_covers_although_the_probabilities_are_wron
         assert np.mean(widths) < highs[0] - lows[0]
 
 
+@pytest.mark.parametrize("count", [20, 300])
+def test_weighted_rates_cover_the_weighted_share(population, count):
+    risk, stated, wrong = population
+    generator = np.random.default_rng(2)
+    weights = np.where(risk > 0.2, 4.0, 1.0)  # wrong labels weigh more
+    truth = float(np.average(wrong, weights=weights))
+    assert truth > wrong.mean() + 0.1
+    hits = 0
+    for _ in range(200):
+        estimate, low, high = powered_rate(stated, *decisions(wrong, count, generator), level=0.95, weights=weights)
+        assert low <= estimate <= high
+        hits += low <= truth <= high
+    assert hits >= 0.92 * 200
+
+
+def test_weights_of_an_audit_reach_the_check(mislabelled, audited):
+    """A row of weight 2 counts like two rows: in the share of wrong labels, its interval and T, not in precision."""
+    generator = np.random.default_rng(3)
+    labels, probs, clean = mislabelled.labels, mislabelled.probs, mislabelled.clean
+    heavy = labels != clean
+    plain = audited
+    weighted = volmin.audit(labels, probs=probs, sample_weight=np.where(heavy, 3.0, 1.0), random_state=0)
+    truth = [
+        int(label) if chosen else None for label, chosen in zip(clean, generator.random(len(clean)) < 0.3, strict=True)
+    ]
+    first, second = (found.check(truth, sample="random") for found in (plain, weighted))
+    share = first.noise_rate
+    assert second.noise_rate == pytest.approx(3 * share / (1 + 2 * share))
+    assert second.noise_range[0] <= np.average(heavy, weights=np.where(heavy, 3.0, 1.0)) <= second.noise_range[1]
+    assert first.noise_range[1] < second.noise_range[0]
+    assert np.diag(second.transition).mean() < np.diag(first.transition).mean()
+    assert (first.precision, first.recall, first.flagged) == (second.precision, second.recall, second.flagged)
+    flagged = [int(clean[row]) if row in set(plain.issues()[:40].tolist()) else None for row in range(len(clean))]
+    assert (
+        weighted.check(flagged, sample="flagged").noise_range[1] > plain.check(flagged, sample="flagged").noise_range[1]
+    )
+
+
 def test_decisions_that_all_agree_leave_an_interval():
     known = np.zeros(1000, dtype=bool)
     known[:50] = True

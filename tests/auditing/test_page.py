@@ -4,12 +4,14 @@ import csv
 import itertools
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 import volmin
+from volmin.auditing.review import review_model
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -194,6 +196,23 @@ def test_noise_rate_after_decisions_is_that_of_check(page, named, mislabelled, s
     stated = re.search(r"noise rate now ([\d.]+)% to ([\d.]+)%", page.locator("#progress").text_content())
     assert stated
     assert [float(share) for share in stated.groups()] == pytest.approx([100 * low, 100 * high], abs=0.1)
+
+
+@pytest.mark.parametrize("sample", ["flagged", "random"])
+@pytest.mark.parametrize("count", [15, 60])
+def test_weights_act_on_the_page_as_on_check(page, named, mislabelled, sample, count):
+    generator = np.random.default_rng(0)
+    rows = generator.permutation(len(named))[:count] if sample == "random" else named.issues()[:count]
+    weights = generator.uniform(0.2, 3, len(named))
+    weighted = replace(named, weights=weights / weights.mean())
+    model = review_model(weighted, rows, count)
+    truth = [str(NAMES[mislabelled.clean[row]]) if row in rows else None for row in range(len(named))]
+    wrong = [int(truth[row] != named.labels[row]) for row in rows]
+    stated = page.evaluate(
+        "([model, predicted, wrong, random]) => noiseRateAfter(model, [...wrong.keys()], predicted, wrong, random)",
+        [model, (1 - named.quality[rows]).tolist(), wrong, sample == "random"],
+    )
+    assert stated == pytest.approx(weighted.check(truth, sample=sample).noise_range, abs=0.001)
 
 
 def test_image_opens_large_and_closes(page):

@@ -6,6 +6,8 @@ Decisions settle what the labels alone cannot: which reading of hard examples is
   probability ``w`` that a label is wrong, plus the mean over the decided rows of ``wrong - w``. It is unbiased whether
   or not ``w`` is right, and its interval is the narrower, the better ``w`` is.
 - For suspicious rows, which were not drawn at random, it rests on the posterior of the reading (``posterior``).
+
+Weights of the rows act on noise rates and T; shares of the flagged rows are of rows.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from volmin.auditing.labels import encode, is_missing, vector
 from volmin.auditing.posterior import WEIGHTS, ReadingPosterior
 from volmin.auditing.reading import MODEL_ERROR
 from volmin.auditing.unlabelled import of_labelled
+from volmin.auditing.weights import effective_count
 from volmin.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -119,25 +122,27 @@ def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, 
     flags[result.issues(fdr)] = True
     sample = sample or guessed_sample(flags, known)
     flagged, wrong = flags[known], given != truth
+    weights = np.ones(len(result)) if result.weights is None else result.weights
+    sizes = weights[known] * effective_count(weights[known]) / weights[known].sum()
     level = result.sampling.level if result.sampling else 0.95
     by_reading = result.wrong_by_reading
     posterior = ReadingPosterior.of(by_reading, known, wrong, random=sample == "random")
     if sample == "random":
-        estimate, low, high = powered_rate(1 - result.quality, known, wrong, level)
+        estimate, low, high = powered_rate(1 - result.quality, known, wrong, level, weights)
         correct = counted_interval(int((~wrong[flagged]).sum()), int(flagged.sum()), level)
     else:
-        estimate, low, high = posterior.wrong_share(np.arange(len(result)), level)
+        estimate, low, high = posterior.wrong_share(np.arange(len(result)), level, weights)
         low, high = max(0.0, low - MODEL_ERROR), min(1.0, high + MODEL_ERROR)
         correct = _correct_share(posterior, np.flatnonzero(flags), level)
     counts = np.zeros_like(result.transition)
-    np.add.at(counts, (given, truth), 1)
+    np.add.at(counts, (given, truth), sizes)
     seen = counts.sum(axis=0) > 0
     shares = np.divide(counts, counts.sum(axis=0), out=np.full_like(counts, np.nan), where=seen)
     updated, strength = update_transition(result.transition, counts)
     return Check(
         rows=len(truth),
         sample=sample,
-        noise_rate=float(wrong.mean()),
+        noise_rate=float(np.average(wrong, weights=sizes)),
         noise_range=(low, high),
         noise_rate_estimate=estimate,
         correct_range=correct,
@@ -145,7 +150,7 @@ def compare(result: AuditResult, known: Mask, truth: Labels, fdr: float | None, 
         reading_weights=WEIGHTS,
         reading_probabilities=posterior.of_weights,
         more_decisions=more_decisions(
-            1 - result.quality, by_reading, level, len(truth) if sample == "random" else 0, high - low
+            1 - result.quality, by_reading, level, len(truth) if sample == "random" else 0, high - low, result.weights
         ),
         transition=shares,
         transition_error=float(np.abs(shares - result.transition)[:, seen].sum() / shares[:, seen].sum()),
@@ -173,7 +178,9 @@ def guessed_sample(flags: Mask, known: Mask) -> Sample:
     return "flagged" if as_many < CHANCE else "random"
 
 
-def powered_rate(probability_wrong: Array, known: Mask, wrong: Mask, level: float) -> tuple[float, float, float]:
+def powered_rate(
+    probability_wrong: Array, known: Mask, wrong: Mask, level: float, weights: Array | None = None
+) -> tuple[float, float, float]:
     """Estimate and interval of the share of wrong labels from rows drawn at random (prediction-powered inference).
 
     Args:
@@ -181,23 +188,36 @@ def powered_rate(probability_wrong: Array, known: Mask, wrong: Mask, level: floa
         known: (N,) whether a row was decided.
         wrong: (n,) whether the labels of the decided rows are wrong.
         level: Nominal coverage.
+        weights: (N,) weights of the rows in the share; by default all weigh the same.
     """
-    n, counted = len(wrong), float(wrong.mean())
-    exact = counted_interval(int(wrong.sum()), n, level)
+    weights = np.ones(len(known)) if weights is None else weights
+    sizes = weights[known] / weights[known].mean()
+    n, counted = len(wrong), float(np.average(wrong, weights=sizes))
     if n < FEW_DECISIONS or n == len(known):
+        effective = math.floor(effective_count(sizes) + 1e-9)
+        exact = counted_interval(math.floor(counted * effective + 0.5), effective, level)
         return counted, *(exact if exact is not None else (0.0, 1.0))
     w = probability_wrong[known]
     # The weight of the predictions that minimises the variance; predictions that do not help get none.
-    power = float(np.clip(np.cov(w, wrong)[0, 1] / max(w.var(ddof=1), 1e-12), 0, 1))
+    covariance = np.cov(w, wrong, aweights=sizes)
+    power = float(np.clip(covariance[0, 1] / max(covariance[0, 0], 1e-12), 0, 1))
     residuals = wrong - power * w
-    estimate = power * float(probability_wrong.mean()) + float(residuals.mean())
+    centre = float(np.average(residuals, weights=sizes))
+    estimate = power * float(np.average(probability_wrong, weights=weights)) + centre
     # Two imagined rows, one wrong and one right, keep the error from vanishing where all decisions agree.
-    spread = np.concatenate([residuals, [residuals.mean() + 1, residuals.mean() - 1]]).std(ddof=1)
+    spread = np.concatenate([sizes * (residuals - centre), [1, -1]]).std(ddof=1)
     reach = float(stats.t.ppf((1 + level) / 2, n - 1) * spread * math.sqrt((1 - n / len(known)) / n))
     return float(np.clip(estimate, 0, 1)), max(0.0, estimate - reach), min(1.0, estimate + reach)
 
 
-def more_decisions(probability_wrong: Array, by_reading: Array, level: float, done: int = 0, width: float = 1.0) -> int:
+def more_decisions(
+    probability_wrong: Array,
+    by_reading: Array,
+    level: float,
+    done: int = 0,
+    width: float = 1.0,
+    weights: Array | None = None,
+) -> int:
     """Further decisions about random rows that make the interval of the noise rate ``SETTLED_WIDTH`` wide.
 
     Before any decision, the interval's width follows from the variance of ``wrong - w``, under the reading for which
@@ -209,6 +229,7 @@ def more_decisions(probability_wrong: Array, by_reading: Array, level: float, do
         level: Nominal coverage.
         done: Number of rows drawn at random that are decided already.
         width: Width of the interval after these.
+        weights: (N,) weights of the rows in the noise rate; by default all weigh the same.
     """
     if done and width <= SETTLED_WIDTH:
         return 0
@@ -218,6 +239,7 @@ def more_decisions(probability_wrong: Array, by_reading: Array, level: float, do
         variances = by_reading * (1 - by_reading) + (by_reading - probability_wrong[:, None]) ** 2
         variance = float(variances.mean(axis=0).max())
         needed = 4 * variance * (stats.norm.ppf((1 + level) / 2) / SETTLED_WIDTH) ** 2
+        needed *= 1 if weights is None else len(weights) / effective_count(weights)
     return max(0, min(len(probability_wrong), max(FEW_DECISIONS, math.ceil(needed))) - done)
 
 

@@ -64,19 +64,22 @@ class ReadingPosterior:
         transferred = _normalised(posterior @ transfer())
         return cls(wrong, known, decided_wrong, transferred, posterior.sum(axis=1))
 
-    def wrong_share(self, rows: Labels, level: float) -> tuple[float, float, float]:
+    def wrong_share(self, rows: Labels, level: float, weights: Array | None = None) -> tuple[float, float, float]:
         """Mean and interval of the share of wrong labels among some rows, the decided ones included.
 
         Args:
             rows: Rows among which the wrong labels are counted.
             level: Posterior probability of the interval.
+            weights: (N,) weights of the rows in the share; by default all weigh the same.
         """
+        sizes = np.ones(len(rows)) if weights is None else weights[rows]
         decided = self.known[rows]
-        certain = self.decided_wrong[np.searchsorted(np.flatnonzero(self.known), rows[decided])].sum() / len(rows)
-        others = rows[~decided]
-        if not len(others):
+        wrong = self.decided_wrong[np.searchsorted(np.flatnonzero(self.known), rows[decided])]
+        certain = sizes[decided][wrong].sum() / sizes.sum()
+        others, left = rows[~decided], sizes[~decided]
+        if not left.sum():
             return float(certain), float(certain), float(certain)
-        rates = certain + len(others) / len(rows) * shares_by_shift(self.wrong[others])
+        rates = certain + left.sum() / sizes.sum() * shares_by_shift(self.wrong[others], left)
         low, high = _quantiles(rates, self.probabilities, level)
         return float((rates * self.probabilities).sum()), low, high
 
@@ -92,14 +95,17 @@ def transfer() -> Array:
     return kernel / kernel.sum(axis=1, keepdims=True)
 
 
-def shares_by_shift(wrong: Array) -> Array:
+def shares_by_shift(wrong: Array, weights: Array | None = None) -> Array:
     """(W, B) shares of wrong labels for each weight and shift, over at most ``MOST_ROWS`` of the rows.
 
     Args:
         wrong: (n, 2) probabilities that the labels are wrong under the two readings.
+        weights: (n,) weights of the rows; by default all weigh the same.
     """
-    odds = _log_odds(wrong[:: -(-len(wrong) // MOST_ROWS)])
-    return np.stack([expit(line + SHIFTS[:, None]).mean(axis=1) for line in odds])
+    step = -(-len(wrong) // MOST_ROWS)
+    odds = _log_odds(wrong[::step])
+    sizes = None if weights is None else weights[::step]
+    return np.stack([np.average(expit(line + SHIFTS[:, None]), axis=1, weights=sizes) for line in odds])
 
 
 def _log_odds(wrong: Array) -> Array:

@@ -58,7 +58,7 @@ class AuditResult:
         provenance: How the result was computed: model, folds, seed, versions.
         certainty: (m,) probabilities of the suggested labels of the m rows without a label, in their order.
         weights: (N,) weights of the rows in all shares (rates, T, joint distribution), with a mean of one over the
-            labels; None if all weigh the same. Ranks, flags and ``check`` do not depend on them.
+            labels; None if all weigh the same. Ranks, flags and shares of the flagged rows do not depend on them.
     """
 
     classes: AnyArray
@@ -171,7 +171,8 @@ class AuditResult:
         """
         level = self.sampling.level if self.sampling else 0.95
         labelled = self.codes >= 0
-        return more_decisions(1 - self.quality[labelled], self.wrong_by_reading[labelled], level)
+        weights = None if self.weights is None else self.weights[labelled]
+        return more_decisions(1 - self.quality[labelled], self.wrong_by_reading[labelled], level, weights=weights)
 
     @property
     def may_be_lower(self) -> bool:

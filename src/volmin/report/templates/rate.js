@@ -1,10 +1,12 @@
 "use strict";
 // The interval of the noise rate after decisions, as volmin.auditing.check computes it.
 const noiseRateAfter = (() => {
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const covariance = (x, y) => {
-    const a = mean(x), b = mean(y);
-    return x.reduce((sum, value, k) => sum + (value - a) * (y[k] - b), 0) / (x.length - 1);
+  const total = (values) => values.reduce((sum, value) => sum + value, 0);
+  const mean = (values, sizes) => total(values.map((value, k) => value * sizes[k])) / total(sizes);
+  // The sizes are the weights of the rows, with a mean of one.
+  const covariance = (x, y, sizes) => {
+    const a = mean(x, sizes), b = mean(y, sizes), n = x.length;
+    return total(x.map((value, k) => sizes[k] * (value - a) * (y[k] - b))) / (n - total(sizes.map((size) => size * size)) / n);
   };
   const logExpit = (x) => x < 0 ? x - Math.log1p(Math.exp(x)) : -Math.log1p(Math.exp(-x));
 
@@ -38,21 +40,24 @@ const noiseRateAfter = (() => {
   }
 
   // Prediction-powered inference for rows that were drawn at random.
-  function powered(model, predicted, wrong) {
-    const n = wrong.length, counts = wrong.reduce((sum, value) => sum + value, 0);
-    if (n < model.few || n === model.rows) return counted(counts, n, model.level);
-    const power = Math.min(Math.max(covariance(predicted, wrong) / Math.max(covariance(predicted, predicted), 1e-12), 0), 1);
+  function powered(model, given, predicted, wrong) {
+    const n = wrong.length, average = total(given) / n, sizes = given.map((size) => size / average);
+    if (n < model.few || n === model.rows) {
+      const effective = Math.floor(n * n / total(sizes.map((size) => size * size)) + 1e-9);
+      return counted(Math.floor(mean(wrong, sizes) * effective + .5), effective, model.level);
+    }
+    const power = Math.min(Math.max(covariance(predicted, wrong, sizes) / Math.max(covariance(predicted, predicted, sizes), 1e-12), 0), 1);
     const residuals = wrong.map((value, k) => value - power * predicted[k]);
-    const centre = mean(residuals), estimate = power * model.mean + centre;
-    const widened = [...residuals, centre + 1, centre - 1];
-    const reach = model.t[n - model.few] * Math.sqrt(covariance(widened, widened) * (1 - n / model.rows) / n);
+    const centre = mean(residuals, sizes), estimate = power * model.mean + centre;
+    const widened = [...residuals.map((value, k) => sizes[k] * (value - centre)), 1, -1], alike = widened.map(() => 1);
+    const reach = model.t[n - model.few] * Math.sqrt(covariance(widened, widened, alike) * (1 - n / model.rows) / n);
     return [Math.max(0, estimate - reach), Math.min(1, estimate + reach)];
   }
 
   // The posterior of the reading and of the shift after decisions about suspicious rows.
-  function modelled(model, places, wrong) {
-    const certain = wrong.reduce((sum, value) => sum + value, 0), others = model.rows - wrong.length;
-    if (!others) return [certain / model.rows, certain / model.rows];
+  function modelled(model, places, sizes, wrong) {
+    const certain = total(wrong.map((value, k) => value * sizes[k]));
+    if (wrong.length === model.rows) return [certain / model.rows, certain / model.rows];
     const independent = Math.min(1, model.independent / wrong.length);
     const found = model.weights.map((t) => {
       const odds = places.map((place) => {
@@ -62,7 +67,7 @@ const noiseRateAfter = (() => {
       });
       return model.shifts.map((shift) => ({
         evidence: independent * odds.reduce((sum, value, k) => sum + logExpit((wrong[k] ? 1 : -1) * (value + shift)), 0) - shift * shift / 2,
-        decided: odds.reduce((sum, value) => sum + Math.exp(logExpit(value + shift)), 0),
+        decided: total(odds.map((value, k) => sizes[k] * Math.exp(logExpit(value + shift)))),
       }));
     });
     const largest = Math.max(...found.flat().map(({ evidence }) => evidence));
@@ -73,14 +78,17 @@ const noiseRateAfter = (() => {
         weight: posterior.reduce((sum, value, from) => sum + value * model.transfer[from][b], 0),
       }));
     });
-    const total = points.reduce((sum, { weight }) => sum + weight, 0);
+    const all = total(points.map(({ weight }) => weight));
     points.sort((a, b) => a.rate - b.rate);
     const [low, high] = [(1 - model.level) / 2, (1 + model.level) / 2].map((share) => {
       let cumulated = 0;
-      return (points.find(({ weight }) => (cumulated += weight / total) >= share) || points[points.length - 1]).rate;
+      return (points.find(({ weight }) => (cumulated += weight / all) >= share) || points[points.length - 1]).rate;
     });
     return [Math.max(0, low - model.error), Math.min(1, high + model.error)];
   }
 
-  return (model, places, predicted, wrong, random) => random ? powered(model, predicted, wrong) : modelled(model, places, wrong);
+  return (model, places, predicted, wrong, random) => {
+    const sizes = places.map((place) => model.sizes ? model.sizes[place] : 1);
+    return random ? powered(model, sizes, predicted, wrong) : modelled(model, places, sizes, wrong);
+  };
 })();
