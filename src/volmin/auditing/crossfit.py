@@ -25,7 +25,7 @@ FEWEST_OF_CLASS = 100
 """Number of rows that such a sample keeps of each class that has as many."""
 
 
-MOST_LIGHT = 2_000_000
+MOST_LIGHT = 3_000_000
 """Largest number of rows times features times classes that is fitted in this process. Starting worker processes, each
 of which imports torch and its compiler, would take longer than they save."""
 
