@@ -207,6 +207,68 @@ def test_text_features_separate_topics_and_survive_json():
     assert again.uses == encoder.uses
 
 
-def test_lines_about_columns_are_shared_by_neighbours():
-    encoder = fitted(a=AMOUNTS, b=AMOUNTS, c=["u", "v"] * 100)
-    assert describe_uses(encoder.uses) == [("a … b (2)", "number", ""), ("c", "category", "2 values")]
+def test_each_column_has_a_line_unless_there_are_many():
+    columns = {"a": AMOUNTS, "": AMOUNTS, "c": ["u", "v"] * 100}
+    few = fitted(**columns).uses
+    assert describe_uses(few) == [("a", "number", ""), ("(no name)", "number", ""), ("c", "category", "2 values")]
+    many = fitted(**{f"n{place}": AMOUNTS for place in range(40)}, c=columns["c"]).uses
+    assert describe_uses(many) == [("n0 … n39 (40)", "number", ""), ("c", "category", "2 values")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["1.2 kg", "800 g", "2 kg", "950"], [1.2, 0.8, 2, 950]),
+        (["12k", "900", "3.4M", "$1bn"], [12e3, 900, 3.4e6, 1e9]),
+        (["3 years", "6 months", "1 year"], [3, 0.5, 1]),
+        (["5 stars", "1 star"], [5, 1]),
+        (["4.3/5", "3/5"], [4.3, 3]),
+        (["<0,6", "1,2 mg/l", "≥ 3,5"], [0.6, 1.2, 3.5]),
+        (["12 kg", "3 boxes", "4 kg"], [12, None, 4]),
+        (["0,125", "0,250"], [0.125, 0.25]),
+        (["120/80", "130/85", "140/90"], None),
+    ],
+)
+def test_units_bounds_and_magnitudes(texts, values):
+    parsed = parse_numbers(pl.Series(texts))
+    if values is None:
+        assert parsed.share < 0.5
+    else:
+        assert parsed.values.to_list() == pytest.approx(values, nan_ok=True)
+
+
+def test_new_rows_are_read_in_the_unit_of_the_rows_fitted():
+    weights = GENERATOR.lognormal(0, 0.5, 200)
+    written = [f"{w:.3f} kg" if place % 3 else f"{1000 * w:.0f} g" for place, w in enumerate(weights)]
+    encoder = fitted(weight=written)
+    assert encoder.uses[0].kind == "number"
+    again = TableEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    grams, kilos = (again.transform(pl.DataFrame({"weight": [text] * 2})) for text in ("800 g", "0.8 kg"))
+    assert np.allclose(grams, kilos)
+    assert grams[0, 0] == pytest.approx((0.8 - weights.mean()) / weights.std(), abs=0.01)
+
+
+def test_a_word_for_missing_values_may_be_frequent():
+    values = [f"{amount}" for amount in AMOUNTS]
+    values[::3] = ["prefer not to say"] * len(values[::3])
+    assert use(values).kind == "number"
+    assert "67 values not understood and taken as missing, such as 'prefer not to say'" in use(values).note
+    codes = ["1", "2", "3+", "none"] * 50  # few numbers among words are names
+    assert use(codes).kind == "category"
+
+
+def test_categories_that_differ_in_case_and_spaces_are_one():
+    values = ["Monthly", "monthly ", "MONTHLY", "Yearly"] * 50
+    encoder = fitted(plan=values)
+    assert encoder.uses[0].note == "2 values in 4 spellings"
+    again = TableEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert np.array_equal(
+        again.transform(pl.DataFrame({"plan": [" monthly", "YEARLY", "other"]})),
+        np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+    )
+
+
+@pytest.mark.parametrize(("name", "kind"), [("ean", "left out"), ("Patient-Nr", "left out"), ("paid", "number")])
+def test_whole_numbers_that_all_differ_identify_rows_if_their_name_says_so(name, kind):
+    numbers = GENERATOR.choice(10**9, 300, replace=False) + 10**12
+    assert fit_column(pl.Series(name, numbers))[0].kind == kind

@@ -71,3 +71,12 @@ def test_rows_without_label_are_kept_apart(tmp_path):
     assert table.rows.tolist() == [0, 2, 4, 5]
     assert table.labels.tolist() == ["a", "b", "a", "b"]
     assert table.frame.height == 6
+
+
+def test_leaks_among_numbers_with_decimal_commas_and_bounds():
+    generator = np.random.default_rng(0)
+    values = generator.normal(5, 1, 200).round(1)
+    texts = [f"<{value}".replace(".", ",") if value < 4 else f"{value} mg/l".replace(".", ",") for value in values]
+    labels = np.where(values > 5, "high", "low")
+    assert [leak.column for leak in label_leaks(pl.DataFrame({"crp": texts}), labels)] == ["crp"]
+    assert label_leaks(pl.DataFrame({"crp": texts}), generator.permutation(labels)) == []

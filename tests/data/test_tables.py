@@ -24,12 +24,13 @@ CITIES = "name,size\nMünchen,1.5\nZürich,0.4\n"
         CITIES.encode("latin-1"),
         CITIES.encode("utf-16"),
         CITIES.replace("\n", "\r\n").encode(),
+        CITIES.replace("\n", "\r").encode(),
         CITIES.replace(",", ";").replace(".", ",").encode("latin-1"),
         CITIES.replace(",", "\t").encode(),
         CITIES.replace(",", "|").encode(),
         CITIES.replace("\n", "\n\n").encode(),
     ],
-    ids=["utf-8", "bom", "latin-1", "utf-16", "crlf", "semicolon and decimal comma", "tab", "bar", "blank lines"],
+    ids=["utf-8", "bom", "latin-1", "utf-16", "crlf", "cr", "semicolon and decimal comma", "tab", "bar", "blank lines"],
 )
 def test_common_csv_dialects(tmp_path, content):
     frame = read_table(write(tmp_path / "cities.csv", content))
@@ -40,6 +41,24 @@ def test_quoted_separators_and_newlines(tmp_path):
     frame = read_table(write(tmp_path / "t.csv", 'text,y\n"a, b",1\n"two\nlines",2\n"say ""hi""",3\n'))
     assert frame["text"].to_list() == ["a, b", "two\nlines", 'say "hi"']
     assert frame["y"].to_list() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("separator", "written", "values"),
+    [
+        ("\t", ["1,234", "950", "2,100"], [1234, 950, 2100]),
+        ("\t", ["1,23", "950", "2,1"], [1.23, 950, 2.1]),
+        ("\t", ["0,125", "0,250", "1,500"], [0.125, 0.25, 1.5]),
+        (";", ["1,234", "0,950", "2,100"], [1.234, 0.95, 2.1]),
+        (";", ["4.507,29", "12,5", "1.000,00"], [4507.29, 12.5, 1000]),
+    ],
+)
+def test_decimal_commas_and_thousands(tmp_path, separator, written, values):
+    lines = [f"price{separator}y", *(f"{text}{separator}a" for text in written * 10)]
+    frame = read_table(write(tmp_path / "t.csv", "\n".join(lines)))
+    found = TableEncoder().fit(frame, ["price"])
+    expected = TableEncoder().fit(pl.DataFrame({"price": values * 10}), ["price"])
+    assert np.allclose(found.transform(frame), expected.transform(pl.DataFrame({"price": values * 10})))
 
 
 def test_types_are_inferred_from_all_rows(tmp_path):
@@ -59,6 +78,8 @@ def test_types_are_inferred_from_all_rows(tmp_path):
         ('a,b\n1,"x\n', "line 2: unexpected end of data"),
         ("a,b,a\n1,2,3\n", "several columns called 'a'"),
         ("a,b\n", "has no rows"),
+        ('[{"a": 1, "b": 2}]', "holds a JSON array: write JSON lines"),
+        ("sep=;\na;b\n1;2\n", "begins with Excel's line 'sep=;'"),
         ("", "is empty"),
         (b"\x00\x01\x02a,b", "not a text file"),
         (b"\xff\xfea,b", "utf-16"),
@@ -162,6 +183,7 @@ def test_rare_and_many_classes_are_accepted(tmp_path):
         ([1.0, float("nan"), 2.0], "empty in 1 of 3 rows"),
         (["a", "a"], "only one class: 'a'"),
         ([f"id {i}" for i in range(100)], "100 different values in 100 rows"),
+        ([f"id {i % 1100}" for i in range(5000)], "1100 different values in 5000 rows"),
         (["a", "b" * 5000], "up to 5000 characters"),
         ([[1], [2, 3]], "cannot be labels"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 from volmin.exceptions import InputError
 
-MOST_LINES = 30
+MOST_LINES = 40
 """Number of lines about columns that are printed."""
 
 

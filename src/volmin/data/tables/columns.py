@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from scipy import sparse
 from volmin._typing import Array
 from volmin.data.encoders import Embedding, NamedEncoder
 from volmin.data.tables.parsing import DATE_ORDERS, parse_booleans, parse_dates, parse_numbers
+from volmin.data.tables.units import UNIT
 from volmin.data.text import Tfidf
 from volmin.exceptions import DataError
 from volmin.progress import Progress, tracked
@@ -44,7 +46,7 @@ class Number:
     std: float
     tells_missing: bool
     style: str = "."
-    """How text is read: the decimal mark, "words" for truth values, or the order of dates."""
+    """How text is read: the decimal mark with a unit, "words" for truth values, or the order of dates."""
 
     @classmethod
     def fit(cls, name: str, values: Array, style: str = ".") -> Number:
@@ -67,7 +69,7 @@ class Number:
         numbers = all(type(figure) in (int, float) for figure in figures)
         if not (isinstance(self.name, str) and numbers and self.std > 0):
             raise TypeError(f"the column {self.name!r} needs a name and numbers")
-        if self.style not in (".", ",", "words", *DATE_ORDERS):
+        if self.style not in ("words", *DATE_ORDERS) and not re.fullmatch(rf"[.,](?:{UNIT})?", self.style):
             raise TypeError(f"the column {self.name!r} is read as {self.style!r}")
 
     @property
@@ -92,17 +94,25 @@ class Category:
     kind: ClassVar[str] = "category"
     name: str
     values: list[str | None] = field(default_factory=list)
+    folded: bool = False
+    """Whether values that differ only in case and in spaces around them are the same, and written in lower case."""
 
     @classmethod
     def fit(cls, column: pl.Series) -> Category:
-        counts = column.alias("value").value_counts()
+        plain = fold_spelling(column)
+        folded = plain.n_unique() < column.n_unique()
+        counts = (plain if folded else column).alias("value").value_counts()
         ordered = counts.sort("count", "value", descending=[True, False], nulls_last=True)
-        return cls(column.name, ordered["value"].head(MAX_CATEGORIES).to_list())
+        return cls(column.name, ordered["value"].head(MAX_CATEGORIES).to_list(), folded)
 
     def check(self) -> None:
         """Raise a ``TypeError`` for values that ``fit`` cannot have produced."""
         named = isinstance(self.name, str) and isinstance(self.values, list)
-        if not named or not all(value is None or isinstance(value, str) for value in self.values):
+        if (
+            not named
+            or type(self.folded) is not bool
+            or not all(value is None or isinstance(value, str) for value in self.values)
+        ):
             raise TypeError(f"the column {self.name!r} needs a name and a list of texts")
         if len(set(self.values)) < len(self.values):
             raise TypeError(f"the column {self.name!r} has a value twice")
@@ -114,7 +124,7 @@ class Category:
 
     def encode(self, column: pl.Series) -> NDArray[np.float32]:
         encoded = np.zeros((len(column), len(self.values) + 1), dtype=np.float32)
-        text = column.cast(pl.String)
+        text = fold_spelling(column) if self.folded else column.cast(pl.String)
         for place, value in enumerate(self.values):
             encoded[:, place] = (text.is_null() if value is None else (text == value).fill_null(False)).to_numpy()
         encoded[:, -1] = 1 - encoded[:, :-1].sum(axis=1)
@@ -255,6 +265,11 @@ def as_numbers(column: pl.Series, style: str = ".") -> Array:
         raise DataError(f"The column {column.name!r} must hold numbers, but holds {kind}.")
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     return np.clip(values, -_HUGE, _HUGE)
+
+
+def fold_spelling(column: pl.Series) -> pl.Series:
+    """Text in lower case without spaces around it."""
+    return column.cast(pl.String).str.strip_chars().str.to_lowercase()
 
 
 def _distinct(column: pl.Series) -> list[str]:

@@ -18,6 +18,9 @@ from volmin.data.tables.recognition import TYPES, ColumnUse, fit_column
 from volmin.exceptions import DataError, InputError
 from volmin.progress import Progress, tracked
 
+MOST_SINGLE = 40
+"""Number of columns up to which each has a line of its own."""
+
 
 class TableEncoder:
     """Encodes the columns of a table as numbers; fitted on training rows and stored with a model.
@@ -136,13 +139,14 @@ def check_types(types: Mapping[str, str], columns: Sequence[str]) -> dict[str, s
 
 
 def describe_uses(uses: Sequence[ColumnUse]) -> list[tuple[str, str, str]]:
-    """(columns, kind, note) of each column; neighbouring ones with the same kind and note share a line."""
+    """(columns, kind, note) of each column; of many, neighbouring ones with the same kind and note share a line."""
     lines: list[tuple[list[str], str, str]] = []
     for use in uses:
-        if lines and (use.kind, use.note) == lines[-1][1:]:
-            lines[-1][0].append(use.name)
+        name = use.name if use.name.strip() else "(no name)"
+        if len(uses) > MOST_SINGLE and lines and (use.kind, use.note) == lines[-1][1:]:
+            lines[-1][0].append(name)
         else:
-            lines.append(([use.name], use.kind, use.note))
+            lines.append(([name], use.kind, use.note))
     return [
         (names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})", kind, note)
         for names, kind, note in lines

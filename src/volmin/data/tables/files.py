@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,17 +75,28 @@ def format_of(path: Path) -> str:
 
 def _read_csv(path: Path) -> pl.DataFrame:
     frame, separator = read_cells(path)
-    return frame.select(_typed(column, decimal_comma=separator != ",") for column in frame)
+    return frame.select(_typed(column, _has_decimal_commas(column, separator)) for column in frame)
+
+
+def _has_decimal_commas(column: pl.Series, separator: str) -> bool:
+    """Whether commas in numbers are decimal marks; three digits after one mean thousands, except between semicolons."""
+    if separator in ",;":
+        return separator == ";"
+    return bool(column.str.contains(r"^\s*[+-]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*$").any())
 
 
 def read_cells(path: Path) -> tuple[pl.DataFrame, str]:
     """Read the cells of a CSV file as text, with the separator between them."""
     text, _ = decoded(path)
     separator = separator_of(path, text)
+    _refuse_other_text(text, path)
     header, blank, count = _checked_records(text, separator, path)
     # Types are inferred afterwards from all rows, since later rows may not have the type of the first ones.
+    end = "\n" if "\n" in text else "\r"
     try:
-        frame = pl.read_csv(io.BytesIO(text.encode()), separator=separator, infer_schema=False, new_columns=header)
+        frame = pl.read_csv(
+            io.BytesIO(text.encode()), separator=separator, infer_schema=False, new_columns=header, eol_char=end
+        )
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} cannot be read: {first_line(error)}") from None
     if frame.height != count:
@@ -92,6 +104,14 @@ def read_cells(path: Path) -> tuple[pl.DataFrame, str]:
     if blank:
         frame = frame.filter(~pl.int_range(pl.len()).is_in(blank))
     return frame, separator
+
+
+def _refuse_other_text(text: str, path: Path) -> None:
+    start = text[:1000].lstrip()
+    if re.match(r"\[\s*[\[{]", start):
+        raise DataError(f"{path} holds a JSON array: write JSON lines, with one object on each line.")
+    if re.match(r"sep=.[\r\n]", start):
+        raise DataError(f"{path} begins with Excel's line {start[:5]!r}: delete it, the separator is recognised.")
 
 
 def decoded(path: Path) -> tuple[str, str]:

@@ -17,6 +17,10 @@ from volmin.exceptions import DataError
 MIN_IDENTIFIERS = 20
 """A column with at most this many distinct values is never taken for an identifier of rows."""
 
+MANY_CLASSES = 1000
+FEWEST_OF_MANY = 100
+"""A column with more than ``MANY_CLASSES`` distinct values names classes only with so many rows for each."""
+
 _LONGEST_LABEL = 1000
 """Longer text is not accepted as the name of a class."""
 
@@ -113,7 +117,10 @@ def _check_classes(column: pl.Series, path: str | Path) -> None:
     if len(classes) == 1:
         raise DataError(f"The label column {column.name!r} of {path} has only one class: {str(classes[0])[:50]!r}.")
     longest = max(len(str(name)) for name in classes)
-    if len(classes) > max(MIN_IDENTIFIERS, len(column) / 2) or longest > _LONGEST_LABEL:
+    most = max(MIN_IDENTIFIERS, len(column) / 2)
+    if len(classes) > MANY_CLASSES:
+        most = min(most, len(column) / FEWEST_OF_MANY)
+    if len(classes) > most or longest > _LONGEST_LABEL:
         raise DataError(
             f"The column {column.name!r} of {path} has {len(classes)} different values in {len(column)} rows, of up to "
             f"{longest} characters, so it does not look like a label: name another column, or merge classes."

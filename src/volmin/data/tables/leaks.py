@@ -63,10 +63,13 @@ def _accuracy(column: pl.Series, codes: Labels) -> float:
     if dtype.is_nested() or dtype in (pl.Object, pl.Binary):
         return 0.0
     by_value = _accuracy_by_value(column, codes)
-    if dtype == pl.String and parse_numbers(column.drop_nulls().unique().head(200)).share < 0.9:
-        return by_value
     if dtype in (pl.Categorical, pl.Enum):
         return by_value
+    if dtype == pl.String:
+        parsed = parse_numbers(column)
+        if parsed.share < 0.9:
+            return by_value
+        column = parsed.values
     return max(by_value, _accuracy_by_thresholds(as_numbers(column), codes))
 
 

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from volmin.data.tables.units import UNIT, relative_sizes
+
 MISSING_WORDS = (
-    "", "-", "--", "—", "?", ".", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "nat", "null", "none", "nil",
-    "(null)", "unknown", "unk", "missing", "not available", "not applicable", "not known", "undefined", "#value!",
-    "#div/0!", "#ref!",
+    "", "-", "--", "---", "–", "—", "?", "??", ".", "..", "...", "…", "na", "n/a", "n.a.", "n.a", "n. a.", "#n/a",
+    "#na", "<na>", "nan", "nat", "null", "none", "nil", "(null)", "(none)", "(blank)", "unknown", "unk", "missing",
+    "not available", "not applicable", "not known", "not recorded", "no data", "undefined", "tbd", "n/d", "n.d.", "nd",
+    "s/d", "k.a.", "k. a.", "keine angabe", "unbekannt", "#value!", "#div/0!", "#ref!", "#num!", "#name?",
+    "#null!",
 )  # fmt: skip
 """Words for a missing number, date or truth value, in lower case; in categories and text they are ordinary values."""
 
@@ -18,7 +22,7 @@ FALSE_WORDS = ("false", "no", "n", "f", "off", "nein", "non", "falsch", "faux", 
 
 _CURRENCIES = "usd|eur|gbp|chf|jpy|cny|inr|cad|aud|sek|nok|dkk|pln|brl|mxn|rub|zar|krw|us|rs"
 _SPACES = r"[\s\u{a0}\u{202f}'’]"
-_UNIT = r"[a-zµμ°]{1,6}[²³]?(?:/[a-z]{1,3})?"
+_BOUND = r"^(?:[<>≤≥~≈±]=?|ca\.?\s)\s*"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TIME = (
     r"(?:(?:t|[\s,]+)(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d+)?)?\s*(?P<half>[ap]m)?"
@@ -45,6 +49,7 @@ class Parsed:
         missing: Number of texts that are null or a word for a missing value.
         strays: Number of other texts that were not understood.
         stray: One of them, for a message.
+        stray_kinds: Number of distinct texts among them.
         style: How the texts were read, to read others alike: the decimal mark, or the order of a date.
         ambiguous: Whether another style reads as many of the texts.
     """
@@ -53,6 +58,7 @@ class Parsed:
     missing: int
     strays: int
     stray: str | None
+    stray_kinds: int
     style: str
     ambiguous: bool = False
 
@@ -70,17 +76,21 @@ def is_missing(text: pl.Series) -> pl.Series:
 
 
 def parse_numbers(text: pl.Series, decimal: str | None = None) -> Parsed:
-    """Read numbers with thousands separators, signs of currencies and per cent, and one unit for the whole column.
+    """Read numbers with thousands separators, signs of currencies and per cent, bounds ("< 0.6"), and units.
+
+    A column has one unit, or several of one quantity, which are converted.
 
     Args:
         text: Column of text.
-        decimal: Decimal mark, "." or ","; by default the one that reads more values.
+        decimal: Decimal mark, "." or ",", followed by the unit in which to read, where there are several; by default
+            the mark that reads more values.
     """
     missing = is_missing(text)
-    plain = _without_signs(text.set(missing, None))
-    found = {mark: _cast(plain, mark) for mark in ([decimal] if decimal else [".", ","])}
+    plain, sizes, unit = _in_one_unit(_without_signs(text.set(missing, None)), decimal[1:] if decimal else "")
+    found = {mark: _cast(plain, mark) for mark in ([decimal[0]] if decimal else [".", ","])}
     best = max(found, key=lambda mark: found[mark].count())
-    return _parsed(text, found[best], missing, best)
+    values = found[best] if sizes is None else found[best] * sizes
+    return _parsed(text, values, missing, best + unit)
 
 
 def parse_dates(text: pl.Series, order: str | None = None) -> Parsed:
@@ -117,29 +127,48 @@ def _parsed(text: pl.Series, values: pl.Series, missing: pl.Series, style: str, 
         int(missing.sum()),
         int(strays.sum()),
         None if first is None else text[first],
+        text.filter(strays).n_unique(),
         style,
         ambiguous,
     )
 
 
 def _without_signs(text: pl.Series) -> pl.Series:
-    """Texts without currencies, per cent signs, spaces between digits, and a unit that is the same everywhere."""
-    plain = text.str.strip_chars().str.to_lowercase().str.replace_all("[−–]", "-")
+    """Texts without bounds, currencies, per cent signs, and spaces between digits."""
+    plain = text.str.strip_chars().str.to_lowercase().str.replace_all("[−–]", "-").str.replace(_BOUND, "")
     plain = plain.str.replace_all(r"[\p{Sc}%‰]", "").str.replace(rf"^([+-]?)\s*(?:{_CURRENCIES})\b", "$1")
-    plain = plain.str.replace(rf"(?:{_CURRENCIES})\s*$", "").str.strip_chars()
+    plain = plain.str.replace(rf"([^a-z])(?:{_CURRENCIES})\s*$", "$1").str.strip_chars()
     plain = plain.str.replace(r"^\(\s*(.*?)\s*\)$", "-$1")  # negative amounts in accounts
     for _ in range(2):  # matches do not overlap: 1 234 567 needs two passes
         plain = plain.str.replace_all(rf"(\d){_SPACES}(\d{{3}})", "$1$2")
-    unit = plain.str.extract(rf"\d\s*({_UNIT})$").drop_nulls()
-    if len(unit) and unit.n_unique() == 1:
-        plain = plain.str.strip_suffix(unit[0])
     return plain.str.replace_all(r"^([+-]?)\s+", "$1").str.strip_chars()
+
+
+def _in_one_unit(plain: pl.Series, wanted: str) -> tuple[pl.Series, pl.Series | None, str]:
+    """Texts without units, the size of each one's unit relative to that in which to read, and that one.
+
+    Units other than the most frequent one are left in place unless they measure the same quantity.
+
+    Args:
+        plain: Texts from ``_without_signs``.
+        wanted: Unit in which to read; empty for the most frequent one.
+    """
+    units = plain.str.extract(rf"^[^a-z/]*\d[.,]?\s*({UNIT})$").alias("unit")
+    counts = units.drop_nulls().value_counts(sort=True)
+    if not len(counts):
+        return plain, None, wanted
+    sizes, base = relative_sizes(counts["unit"].to_list(), counts["count"].to_list(), wanted)
+    known = units.is_in(list(sizes)).fill_null(False)
+    bare = plain.to_frame("text").with_columns(unit=units.set(~known, "").fill_null(""))
+    texts = bare.select(pl.col("text").str.strip_suffix(pl.col("unit")).str.strip_chars()).to_series()
+    factors = units.replace_strict(sizes, default=1.0, return_dtype=pl.Float64)
+    return texts, None if set(sizes.values()) == {1.0} else factors, base
 
 
 def _cast(plain: pl.Series, decimal: str) -> pl.Series:
     thousands = "," if decimal == "." else "."
     d, t = (rf"\{mark}" for mark in (decimal, thousands))
-    shape = rf"^[+-]?(?:\d{{1,3}}(?:{t}\d{{3}})+|\d+)?(?:{d}\d*)?(?:e[+-]?\d+)?$"
+    shape = rf"^[+-]?(?:[1-9]\d{{0,2}}(?:{t}\d{{3}})+|\d+)?(?:{d}\d*)?(?:e[+-]?\d+)?$"
     valid = plain.str.contains(shape).fill_null(False)
     bare = plain.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
     return bare.set(~valid, None).cast(pl.Float64, strict=False)

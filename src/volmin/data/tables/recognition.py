@@ -11,7 +11,16 @@ import numpy as np
 import polars as pl
 
 from volmin.data.encoders import NamedEncoder
-from volmin.data.tables.columns import MAX_CATEGORIES, Category, EmbeddedText, Encoding, Number, Text, as_numbers
+from volmin.data.tables.columns import (
+    MAX_CATEGORIES,
+    Category,
+    EmbeddedText,
+    Encoding,
+    Number,
+    Text,
+    as_numbers,
+    fold_spelling,
+)
 from volmin.data.tables.labels import MIN_IDENTIFIERS
 from volmin.data.tables.parsing import DATE_ORDERS, Parsed, parse_booleans, parse_dates, parse_numbers
 from volmin.exceptions import DataError
@@ -23,6 +32,9 @@ TYPES = ("number", "date", *DATE_ORDERS, "boolean", "category", "text", "ignore"
 MOST_STRAYS = 0.1
 """Largest share of values of a column of numbers or dates that may be something else."""
 
+FEW_STRAYS = 3
+"""Number of distinct other values up to which they may be half of the values: words for missing ones."""
+
 FEWEST_OTHERS = 0.001
 """A column in which at most this share of the rows differs from the most frequent value is nearly constant."""
 
@@ -31,7 +43,10 @@ NO_WORDS = "text without words that occur twice"
 _TRIED = 2000
 """Number of distinct values on which a way of reading is tried before it is applied to the whole column."""
 
-_IDENTIFIER = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|index|hash)$|[a-z]I[dD]$", re.IGNORECASE)
+_IDENTIFIER = re.compile(
+    r"(?i:(?:^|[\W_])(?:ids?|[ug]uid|key|index|hash|nr|no|number|code|ref|sku|ean|gtin|upc|isbn|imei|ssn|phone)$)"
+    r"|[a-z](?:I[dD]|N[ro])$"
+)
 _NO_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]"
 
 
@@ -119,11 +134,11 @@ def _from_text(column: pl.Series) -> Fitted:
         return _parsed(column, parse_booleans(column), "boolean")
     if parse_numbers(tried).share >= 1 - 2 * MOST_STRAYS:
         parsed = parse_numbers(column)
-        if parsed.share >= 1 - MOST_STRAYS and not _codes(distinct):
+        if (parsed.share >= 1 - MOST_STRAYS or _words_among(parsed)) and not _codes(distinct):
             return _parsed(column, parsed, "number")
     if parse_dates(tried).share >= 1 - 2 * MOST_STRAYS:
         parsed = parse_dates(column)
-        if parsed.share >= 1 - MOST_STRAYS:
+        if parsed.share >= 1 - MOST_STRAYS or _words_among(parsed):
             return _parsed(column, parsed, "date")
     count = column.count()
     if _is_text(tried, len(distinct), count):
@@ -197,6 +212,12 @@ def _identifies(column: pl.Series, values: np.ndarray) -> str | None:
     return "identifies rows: all values differ" if _IDENTIFIER.search(column.name) else None
 
 
+def _words_among(parsed: Parsed) -> bool:
+    """Whether a few words stand for missing values among many different numbers or dates."""
+    many = parsed.values.drop_nulls().n_unique() > MAX_CATEGORIES
+    return many and parsed.stray_kinds <= FEW_STRAYS and parsed.share >= 0.5
+
+
 def _codes(distinct: pl.Series) -> bool:
     """Whether whole numbers are codes of one length with leading zeros, such as postal codes."""
     digits = distinct.str.strip_chars()
@@ -221,9 +242,11 @@ def _is_text(tried: pl.Series, num_distinct: int, count: int) -> bool:
 
 def _category(column: pl.Series) -> Fitted:
     category = Category.fit(column)
-    distinct = column.n_unique()
+    spellings = column.n_unique()
+    distinct = fold_spelling(column).n_unique() if category.folded else spellings
     if distinct <= MAX_CATEGORIES:
-        return "category", f"{distinct} values", [category]
+        note = f"{distinct} values" + (f" in {spellings} spellings" if distinct < spellings else "")
+        return "category", note, [category]
     note = f"{distinct:,} values: the {MAX_CATEGORIES} most frequent, and the spelling of all"
     return "category", note, [category, Text.fit_spelling(column)]
 
