@@ -233,6 +233,34 @@ def test_tasks_of_a_project_come_in_and_go_back_to_it(tmp_path, name, shown):
     assert again.labels.tolist() == corrected.labels.tolist()
 
 
+def test_several_annotators_skips_and_other_controls(tmp_path):
+    """A skip beside an answer is no vote, differing answers settle nothing, and only the named choice counts."""
+
+    def result(name, value):
+        return {"from_name": name, "to_name": "text", "type": "choices", "value": {"choices": [value]}}
+
+    def annotation(*answers, skipped=False):
+        notes = {"from_name": "why", "to_name": "text", "type": "textarea", "value": {"text": ["see above"]}}
+        parts = [notes, result("language", "en"), *(result("label", answer) for answer in answers)]
+        return {"id": 1, "completed_by": 2, "result": [] if skipped else parts, "was_cancelled": skipped}
+
+    skip = annotation(skipped=True)
+    cases = [[annotation("b"), skip], [annotation("a"), annotation("b")], [skip, skip], [annotation("a")] * 2, []]
+    made = [
+        {"id": row, "data": {"text": "t", ROW: row, GIVEN: "a"}, "annotations": found, "predictions": [7], "drafts": []}
+        for row, found in enumerate(cases)
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(made))
+    decisions = read_annotations(path)
+    assert decisions["decision"].to_list() == ["wrong", "unsure", "unsure", "right"]
+    assert read_tasks(path, choice="label")["label"].to_list() == ["b", None, None, "a", None]
+    assert read_tasks(path)["label"].to_list() == ["en", "en", None, "en", None]
+    short = [{"text": "t", ROW: row, GIVEN: "a", "label": label} for row, label in [(0, "b"), (1, "a"), (1, "b")]]
+    path.write_text(json.dumps([*short, {"text": "t", ROW: 2, GIVEN: "a", "annotator": 1}]))
+    assert read_annotations(path)["decision"].to_list() == ["wrong", "unsure"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

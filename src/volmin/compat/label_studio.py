@@ -7,7 +7,7 @@ wrong as its score; tasks are sorted by it. Label Studio's JSON export and its s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -107,15 +107,16 @@ def shown_column(frame: pl.DataFrame) -> str:
     return max(texts, key=lambda name: lengths[name], default=frame.columns[0])
 
 
-def read_tasks(path: str | Path, label: str = "label") -> pl.DataFrame:
+def read_tasks(path: str | Path, label: str = "label", choice: str | None = None) -> pl.DataFrame:
     """The tasks of a project as a table, to audit: the data of each task, and its label.
 
-    The label is the single choice of the annotations; it is null for tasks that have none, that were skipped, or about
-    which annotators differ.
+    The label is the single choice of the annotations; it is null for tasks that have none, that everybody skipped, or
+    about which annotators differ.
 
     Args:
         path: File exported as JSON, or tasks in the form in which they are imported.
         label: Name of the column of labels.
+        choice: Name of the choice in the labelling configuration, if it has several; by default the first one.
     """
     found = []
     for number, task in enumerate(_content(Path(path))):
@@ -125,8 +126,7 @@ def read_tasks(path: str | Path, label: str = "label") -> pl.DataFrame:
             raise DataError(f"{place} has no data: export the project as JSON, not as JSON-MIN.")
         if label in data:
             raise DataError(f"{place} has data called {label!r}: give the labels another name (label=).")
-        answers = {_choice(annotation, place) for annotation in task.get("annotations") or ()}
-        agreed = answers.pop() if len(answers) == 1 else None
+        agreed = _agreed(_choice(annotation, place, choice) for annotation in task.get("annotations") or ())
         cells = {name: json.dumps(cell) if isinstance(cell, dict | list) else cell for name, cell in data.items()}
         found.append({**cells, label: agreed})
     if not found:
@@ -137,20 +137,28 @@ def read_tasks(path: str | Path, label: str = "label") -> pl.DataFrame:
 def read_annotations(path: str | Path, choice: str = CHOICE) -> pl.DataFrame:
     """The decisions in a JSON export, as ``volmin.auditing.apply_decisions`` takes them.
 
-    The given label chosen again is ``right``, another one ``wrong``. Skipped tasks, and those whose annotations differ,
-    are ``unsure``; tasks without annotation are left out.
+    The given label chosen again is ``right``, another one ``wrong``. Tasks that everybody skipped, and those whose
+    annotations differ, are ``unsure``; tasks without annotation are left out.
 
     Args:
         path: File exported as JSON or JSON-MIN.
-        choice: Name of the choice in the labelling configuration, which JSON-MIN repeats.
+        choice: Name of the choice in the labelling configuration. Of a configuration without it, the first choice is
+            read; JSON-MIN must have it.
     """
     content = _content(Path(path))
-    found = [
-        record for place, task in enumerate(content) if (record := _decision(task, f"{path}, task {place}", choice))
-    ]
-    if not found:
+    answers: dict[int, list[str | None]] = {}
+    tasks: dict[int, Mapping[str, Any]] = {}
+    for number, task in enumerate(content):
+        place = f"{path}, task {number}"
+        data = task.get("data", task)  # JSON-MIN has the data on the outer level, once for each annotation
+        if not isinstance(data, dict) or any(name not in data for name in (ROW, GIVEN)):
+            raise DataError(f"{place} has no {ROW} and {GIVEN}: it was not made by volmin.")
+        if found := _answers(task, place, choice):
+            answers.setdefault(data[ROW], []).extend(found)
+            tasks[data[ROW]] = data
+    if not answers:
         raise DataError(f"{path} holds no annotation of {len(content)} tasks: annotate some and export again.")
-    return pl.DataFrame(found)
+    return pl.DataFrame([_decision(tasks[row], _agreed(found)) for row, found in answers.items()])
 
 
 def _content(path: Path) -> list[dict[str, Any]]:
@@ -180,21 +188,22 @@ def _plain(column: pl.Series) -> pl.Series:
     return pl.Series(column.name, [None if value is None else str(value) for value in column], dtype=pl.String)
 
 
-def _decision(task: Mapping[str, Any], place: str, choice: str) -> dict[str, str] | None:
-    """The decision about a task; None without annotation."""
-    data = task.get("data", task)  # JSON-MIN has the data on the outer level
-    if not isinstance(data, dict) or any(name not in data for name in (ROW, GIVEN)):
-        raise DataError(f"{place} has no {ROW} and {GIVEN}: it was not made by volmin.")
+def _answers(task: Mapping[str, Any], place: str, choice: str) -> list[str | None]:
+    """The labels of a task's annotations, None for skipped ones."""
     if "annotations" in task:
-        answers = [_choice(annotation, place) for annotation in task["annotations"]]
-    elif choice in task:
-        answers = [_single(task[choice], place)]
-    else:
-        return None
-    if not answers:
-        return None
+        return [_choice(annotation, place, choice) for annotation in task["annotations"]]
+    return [_single(task[choice], place)] if choice in task else []
+
+
+def _agreed(answers: Iterable[str | None]) -> str | None:
+    """The label of all annotations that were not skipped; None if they differ or there is none."""
+    given = {answer for answer in answers if answer is not None}
+    return given.pop() if len(given) == 1 else None
+
+
+def _decision(data: Mapping[str, Any], agreed: str | None) -> dict[str, str]:
+    """The decision about a task."""
     given = str(data[GIVEN])
-    agreed = answers[0] if len(set(answers)) == 1 else None
     return {
         "row": str(data[ROW]),
         "given": spreadsheet_safe(given),
@@ -204,17 +213,18 @@ def _decision(task: Mapping[str, Any], place: str, choice: str) -> dict[str, str
     }
 
 
-def _choice(annotation: Any, place: str) -> str | None:
+def _choice(annotation: Any, place: str, name: str | None = None) -> str | None:
     """The label of an annotation; None if the task was skipped."""
     if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
         raise DataError(f"{place}: an annotation has no list called result.")
     if annotation.get("was_cancelled") or not annotation["result"]:
         return None
-    for part in annotation["result"]:
-        value = part.get("value") if isinstance(part, dict) else None
-        if isinstance(value, dict) and "choices" in value:
-            return _single(value["choices"], place)
-    raise DataError(f"{place}: the annotation has no choices; only classifications are read.")
+    parts = [part for part in annotation["result"] if isinstance(part, dict) and isinstance(part.get("value"), dict)]
+    choices = [part for part in parts if "choices" in part["value"]]
+    if not choices:
+        raise DataError(f"{place}: the annotation has no choices; only classifications are read.")
+    chosen = next((part for part in choices if part.get("from_name") == name), choices[0])
+    return _single(chosen["value"]["choices"], place)
 
 
 def _single(choices: Any, place: str) -> str:
