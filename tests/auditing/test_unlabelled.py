@@ -56,6 +56,8 @@ def test_statements_are_about_labelled_rows_and_rows_keep_their_numbers(digits, 
     assert "300 more rows have no label" in audited.summary()
     assert "1,497 labels" in repr(audited)
     assert "300 more rows" in audited._repr_html_()
+    assert np.isin(audited.embedding[0], rows).all()
+    assert np.array_equal(audited.embedding[0], rows)  # fewer rows than the map has room for
     check = audited.check(truth)
     assert check.rows == 1497
     assert check.precision > 0.9

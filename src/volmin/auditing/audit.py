@@ -192,17 +192,18 @@ def audit(
             encoded = encode_features(features, types, progress, text_encoder)
             columns = encoded.columns
             check_rows("features", encoded.x, given)
-            x = encoded.x[judged_rows]
-            models = resolve_models("auto" if model is None else model, x[labelled], len(common))
+            # All features are copied only if some classes are left out; there may be gigabytes of them.
+            x = encoded.x if judged_rows.all() else encoded.x[judged_rows]
+            models = resolve_models("auto" if model is None else model, x[: labelled.sum()], len(common))
             judged = judge(
                 models, x, codes, len(common), folds=folds, random_state=seed, threads=threads, progress=progress
             )
             flat = np.ascontiguousarray(x).reshape(len(x), -1)
             copies = float((first_copies(flat) != np.arange(len(x))).mean())
-            rows, points = embed(flat[labelled], seed)
-            embedding = np.flatnonzero(audited[given.codes >= 0])[rows], points
+            rows, points = embed(flat, np.flatnonzero(labelled), seed)
+            embedding = np.flatnonzero(audited[given.codes >= 0])[np.cumsum(labelled)[rows] - 1], points
         announce("estimating the noise", progress)
-        probs, codes = judged.probs[labelled], codes[labelled]
+        probs, codes = (judged.probs, codes) if labelled.all() else (judged.probs[labelled], codes[labelled])
         audited_weights = None if weights is None else weights[audited]
         inference = infer(
             probs,

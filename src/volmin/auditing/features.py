@@ -79,14 +79,15 @@ def encode_features(
     return Features(encoder.transform(frame, progress), uses)
 
 
-def embed(x: AnyArray, random_state: int) -> tuple[Labels, Array]:
+def embed(x: AnyArray, among: Labels, random_state: int) -> tuple[Labels, Array]:
     """Rows drawn at random, and their positions by the first two principal components of the features.
 
     Args:
         x: (N, F) finite features.
+        among: (n,) rows from which to draw.
         random_state: Random seed of the draw.
     """
-    rows = np.sort(np.random.default_rng(random_state).permutation(len(x))[:MOST_EMBEDDED])
+    rows = among[np.sort(np.random.default_rng(random_state).permutation(len(among))[:MOST_EMBEDDED])]
     chosen = x[rows].astype(np.float64)
     chosen -= chosen.mean(axis=0)
     # Pareto scaling: features of large numbers must not decide alone, and rare ones must not decide at all.
