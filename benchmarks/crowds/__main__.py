@@ -23,11 +23,11 @@ COMPARED = ("volmin", "cleanlab", "crowd-kit")
 def write(path: Path, rows: list[dict]) -> None:
     """Write the record; rows of sets and seeds that were not run are kept from an earlier one."""
     run = {(row["set"], row["seed"]) for row in rows}
-    old = read_json(path)["rows"] if path.exists() else []
-    every = [row for row in old if (row["set"], row["seed"]) not in run] + rows
+    old = read_json(path) if path.exists() else {}
+    every = [row for row in old.get("rows", []) if (row["set"], row["seed"]) not in run] + rows
     every.sort(key=lambda row: (list(SETS).index(row["set"]), row["seed"]))
     versions = {name: found for name in COMPARED if (found := _version(name))}
-    write_json(path, {"date": date.today().isoformat(), "versions": versions, "rows": every})
+    write_json(path, old | {"date": date.today().isoformat(), "versions": versions, "rows": every})
 
 
 def _version(name: str) -> str:

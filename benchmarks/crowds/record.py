@@ -51,4 +51,15 @@ def markdown(record: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     head = "| " + " | ".join(HEAD) + " |\n|---|---|" + "--:|" * (len(HEAD) - 2)
     lines = ["| " + " | ".join(line) + " |" for line in cells(record["rows"])]
-    return f"Recorded on {record['date']} with {versions}.\n\n" + "\n".join([head, *lines]) + "\n"
+    million = [_million(row) for row in record.get("million", [])]
+    return f"Recorded on {record['date']} with {versions}.\n\n" + "\n".join([head, *lines, "", *million]) + "\n"
+
+
+def _million(row: Row) -> str:
+    """A line of a list about the audit of a million answers."""
+    data = f"{row['features']} features" if row["features"] else "no features"
+    right, all_intervals = row["intervals"]
+    return (
+        f"- A million answers of 500 annotators to 200,000 items, {data}: {row['seconds']:.0f} processor seconds,"
+        f" {row['gigabytes']:.2f} GB; {right} of {all_intervals} intervals contain the share of wrong answers."
+    )

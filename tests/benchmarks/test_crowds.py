@@ -8,7 +8,7 @@ pytest.importorskip("pandas")
 from benchmarks.crowds import record
 from benchmarks.crowds.measures import measures
 from benchmarks.crowds.sets import kinds, simulated
-from benchmarks.crowds.tools import Aggregate
+from benchmarks.crowds.tools import TOOLS, Aggregate
 
 from volmin.crowds import Answers, fit_crowd
 
@@ -45,6 +45,28 @@ def test_the_truth_measures_as_perfect(crowd):
         "2 of 2, 2 others",
         "0.0",
     ]
+
+
+def test_known_posteriors_give_the_matrices(crowd):
+    """T with the true classifier lies between that of answers alone and that of the clean labels."""
+    alone, known, clean = (
+        measures(Aggregate(**tool(crowd, 0), seconds=0.0), crowd, 0)["transition_error"]
+        for tool in (TOOLS["Dawid-Skene"], TOOLS["(true classifier)"], TOOLS["(clean labels)"])
+    )
+    assert clean < known < alone
+
+
+def test_copied_answers_are_equal():
+    crowd = simulated(per_item=3, annotators=5, spammers=0, C=3, num_items=200, seed=0, copies=True)
+    both = (crowd.answers[:, 0] >= 0) & (crowd.answers[:, 4] >= 0)
+    assert both.sum() > 30
+    assert (crowd.answers[both, 0] == crowd.answers[both, 4]).all()
+
+
+def test_record_of_a_million_answers_is_a_list():
+    row = {"features": 0, "seconds": 12.4, "gigabytes": 0.8, "consensus": 0.9, "intervals": [499, 500]}
+    text = record.markdown({"date": "2026-01-01", "versions": {}, "rows": [], "million": [row]})
+    assert "no features: 12 processor seconds, 0.80 GB; 499 of 500 intervals" in text
 
 
 @pytest.mark.slow
