@@ -20,6 +20,8 @@ from volmin.transition import as_matrix
 
 NOISE = "pair:0.35"
 METHOD, BASELINE = "volminnet", "cross_entropy"
+NAMES = {METHOD: "VolMinNet", BASELINE: "cross-entropy"}
+"""Their names on the page."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Demo:
             classes=self.dataset.classes,
             T=self.T,
             estimate=self.estimate,
-            results=self.results,
-            histories=self.histories,
+            results={NAMES[key]: result for key, result in self.results.items()},
+            histories={NAMES[key]: history for key, history in self.histories.items()},
             command=f"volmin demo --seed {self.seed}",
         )
         write_run_report(report, page)

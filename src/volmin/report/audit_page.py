@@ -12,7 +12,7 @@ from volmin._typing import Array
 from volmin.io.atomic import write_text
 from volmin.report.examples import Examples
 from volmin.report.figures import fold_curves
-from volmin.report.page import TEMPLATES, Script, zoomable_matrix
+from volmin.report.page import TEMPLATES, Script, bar_end, zoomable_matrix
 from volmin.report.row_map import Embedding, row_map
 
 MOST_CLASS_LINES = 25
@@ -144,14 +144,14 @@ class AuditPage:
 def write_audit_report(path: Path, page: AuditPage) -> None:
     """Write the page to ``path``."""
     zoomable = zoomable_matrix(page.T, page.classes)
-    scripts = ["rate.js", "review.js", *(["matrix.js"] if zoomable else [])]
+    scripts = ["rate.js", "cards.js", "review.js", *(["matrix.js"] if zoomable else [])]
     html = TEMPLATES.get_template("audit.html").render(
         page=page,
         first_classes=page.class_noise[:MOST_CLASS_LINES],
         other_classes=page.class_noise[MOST_CLASS_LINES:],
         first_confusions=page.confusions[:MOST_CONFUSION_LINES],
         other_confusions=page.confusions[MOST_CONFUSION_LINES:],
-        scale=_scale([page.noise_bounds[1], *(line.high for line in page.class_noise if line.audited)]),
+        scale=bar_end([page.noise_bounds[1], *(line.high for line in page.class_noise if line.audited)]),
         zoomable=zoomable,
         map=None if page.embedding is None else row_map(page.embedding),
         curves=fold_curves(page.histories) if page.histories else None,
@@ -159,11 +159,6 @@ def write_audit_report(path: Path, page: AuditPage) -> None:
         scripts=[Script.of(name) for name in scripts],
     )
     write_text(path, html)
-
-
-def _scale(shares: Sequence[float]) -> float:
-    """The right end of the bars: a round number not below the largest share."""
-    return next((end for end in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8) if end >= max(shares)), 1.0)
 
 
 def _data(page: AuditPage) -> dict[str, Any]:

@@ -10,13 +10,16 @@ from typing import Any
 from volmin._typing import Array
 from volmin.io.atomic import write_text
 from volmin.report.examples import Examples
-from volmin.report.page import TEMPLATES
-
-MOST_TABLE_CLASSES = 30
-"""With more classes, matrices are left out: the table in transitions.csv holds them."""
+from volmin.report.page import TEMPLATES, Script, bar_end, zoomable_matrix
 
 MOST_LINES = 40
 """Number of annotators that the table shows; the others are folded away."""
+
+MOST_ITEMS = 30
+"""Number of items that are shown; the others are folded away."""
+
+REMARKS = ("best_annotator", "annotators_differ", "annotators_alike", "another_vote")
+"""Findings that limit nothing; they come after those that do."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,17 @@ class CrowdPage:
 
 def write_crowd_report(path: Path, page: CrowdPage) -> None:
     """Write the page to ``path``."""
+    zoomable = zoomable_matrix(page.pooled, page.classes)
     html = TEMPLATES.get_template("crowd.html").render(
         page=page,
+        cautions=[finding for finding in page.findings if finding[0] not in REMARKS],
+        remarks=[finding for finding in page.findings if finding[0] in REMARKS],
         first=page.annotators[:MOST_LINES],
         others=page.annotators[MOST_LINES:],
-        matrices_shown=len(page.classes) <= MOST_TABLE_CLASSES,
+        first_items=page.items[:MOST_ITEMS],
+        other_items=page.items[MOST_ITEMS:],
+        scale=bar_end([page.noise_range[1], *(line.high for line in page.annotators if line.answers)]),
+        zoomable=zoomable,
+        scripts=[Script.of("matrix.js")] if zoomable else [],
     )
     write_text(path, html)

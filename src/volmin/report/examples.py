@@ -114,5 +114,10 @@ def data_uri(image: Image.Image) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = "–" if value is None else _number(value) if isinstance(value, float) else str(value)
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
+
+
+def _number(value: float) -> str:
+    """Six digits, or the decimals that an amount of money has."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if 1e4 <= abs(value) < 1e12 else f"{value:.6g}"

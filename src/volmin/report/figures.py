@@ -67,7 +67,8 @@ def curve_panels(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], 
         figure = Figure(figsize=(3.3 * columns, 2.8 * rows + 0.6), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False).flat
         names = dict.fromkeys(name for panel in panels.values() for name in panel)
-        colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
+        # Tables end with the method that they are about: it gets the first colour.
+        colours = dict(zip(reversed(names), itertools.cycle(COLOURS), strict=False))
         for axes, (title, lines) in zip(grid, panels.items(), strict=False):
             for name, curves in lines.items():
                 length = min(map(len, curves))
@@ -84,7 +85,7 @@ def curve_panels(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], 
         for axes in list(figure.axes)[len(panels) :]:
             axes.remove()
         figure.axes[0].set_ylabel("test accuracy" if metric == "accuracy" else "error of T")
-        handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+        handles = [Line2D([], [], color=colour, label=name) for name, colour in reversed(colours.items())]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False)
     return figure
 

@@ -60,6 +60,11 @@ def zoomable_matrix(T: Array, classes: Sequence[str]) -> dict[str, Any] | None:
     return {"names": list(classes), "entries": entries}
 
 
+def bar_end(shares: Sequence[float]) -> float:
+    """The right end of the bars of a page: a round number not below the largest share."""
+    return next((end for end in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8) if end >= max(shares)), 1.0)
+
+
 @dataclass(frozen=True)
 class RunPage:
     """Content of the page of one or several runs on the same noisy data."""
@@ -73,7 +78,7 @@ class RunPage:
     estimate: Array
     """(C, C) estimated transition matrix."""
     results: Mapping[str, Mapping[str, Any]]
-    """``result.json`` by method; the first method is the subject of the page."""
+    """``result.json`` by the name of the method; the first method is the subject of the page."""
     histories: Mapping[str, Sequence[Mapping[str, Any]]]
     command: str
 
@@ -83,13 +88,15 @@ def write_run_report(path: Path, page: RunPage) -> None:
     main, result = next(iter(page.results.items()))
     selected = {name: found["selected_epoch"] for name, found in page.results.items()}
     matrices = [zoomable_matrix(T, page.classes) for T in (page.T, page.estimate)]
+    rates = [1 - page.T.diagonal(), 1 - page.estimate.diagonal()]
     html = TEMPLATES.get_template("run.html").render(
         page=page,
         main=main,
         result=result,
         error=transition_error(page.T, page.estimate),
         curves=learning_curves(page.histories, selected),
-        rates=list(zip(page.classes, 1 - page.T.diagonal(), 1 - page.estimate.diagonal(), strict=True)),
+        rates=list(zip(page.classes, *rates, strict=True)),
+        scale=bar_end(np.concatenate(rates)),
         matrices=matrices,
         scripts=[Script.of("matrix.js")] if any(matrices) else [],
         version=__version__,
@@ -118,6 +125,6 @@ def write_grid_report(
         sections: Tables and curves.
         runs: Spec and result of each run.
     """
-    title = f"{len(runs)} run{'s'[: len(runs) != 1]}"
+    title = f"{len(runs)} finished run{'s'[: len(runs) != 1]}"
     template = TEMPLATES.get_template("grid.html")
     write_text(path, template.render(title=title, sections=sections, runs=runs, version=__version__))

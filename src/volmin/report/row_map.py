@@ -46,7 +46,9 @@ def row_map(embedding: Embedding) -> Markup:
     for k in np.argsort(levels, kind="stable"):
         place = embedding.places[k]
         listed = "" if place is None else f' data-place="{place:d}"'
-        circles.append(f'<circle class="s{levels[k]}" cx="{x[k]:.1f}" cy="{y[k]:.1f}" r="{2 + levels[k]}"{listed}/>')
+        circles.append(
+            f'<circle class="s{levels[k]}" cx="{x[k]:.1f}" cy="{y[k]:.1f}" r="{1.8 + 0.6 * levels[k]:.1f}"{listed}/>'
+        )
     suspicious = int((levels >= 2).sum())
     label = (
         f"Map of {len(x)} rows by the similarity of their features; {suspicious} labels are more likely wrong than not"

@@ -4,11 +4,11 @@ for (const figure of document.querySelectorAll(".matrix")) {
   const { names, entries } = JSON.parse(figure.querySelector("script").textContent);
   const canvas = figure.querySelector("canvas"), output = figure.querySelector("output");
   const context = canvas.getContext("2d");
-  const C = names.length, FEWEST = Math.min(8, C), LEFT = 110, TOP = 90, LONGEST = 16;
+  const C = names.length, FEWEST = Math.min(8, C), LEFT = 110, TOP = 90, RIGHT = 48, LONGEST = 16;
   const values = new Map(entries.map(([i, j, value]) => [i * C + j, value]));
   let span = C, row = 0, column = 0, chosen = null, size = 0;
 
-  const cell = () => (size - LEFT) / span;
+  const cell = () => (size - LEFT - RIGHT) / span;  // on the right, slanted names need space
   const short = (name) => name.length > LONGEST ? name.slice(0, LONGEST - 1) + "…" : name;
 
   function draw() {
@@ -16,7 +16,7 @@ for (const figure of document.querySelectorAll(".matrix")) {
     const colour = (name) => style.getPropertyValue(name).trim();
     const scale = window.devicePixelRatio || 1;
     size = canvas.clientWidth;
-    const height = size - LEFT + TOP, side = cell();
+    const height = size - LEFT - RIGHT + TOP + 6, side = cell();
     canvas.style.height = `${height}px`;
     canvas.width = size * scale;
     canvas.height = height * scale;

@@ -1,11 +1,11 @@
 "use strict";
-// The list of labels to review: choice of rows, decisions by pointer or key, undo, progress, download.
+// The list of labels to review: choice of rows, decisions by pointer or key, undo, progress.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
   if (!data.rows.length) return;
+  const { make, amount, percent, alternative, claim, card, csv } = cardsOf(data);
   const PER_PAGE = data.images.length ? 24 : 25;
-  const KINDS = ["wrong", "right", "unsure"];
   const FEWEST_STATED = 10;  // decisions before which no noise rate is stated
   const STORE = "volmin-audit-" + data.key;
   let decisions = {};  // from a position in the list to {kind, label, sample}
@@ -16,20 +16,11 @@
 
   try { decisions = JSON.parse(localStorage.getItem(STORE)) || {}; } catch { /* pages opened from disk may have no storage */ }
 
-  const percent = (share) => `${(100 * share).toFixed(1)}%`;
-
-  function make(tag, text, className) {
-    const element = document.createElement(tag);
-    if (text !== undefined) element.textContent = text;  // never HTML: labels and cells may hold anything
-    if (className) element.className = className;
-    return element;
-  }
-
   function fillSelect(select, codes) {
     const counts = new Map();
     for (const code of codes) counts.set(code, (counts.get(code) || 0) + 1);
     for (const code of [...counts.keys()].sort((a, b) => a - b)) {
-      const option = make("option", `${data.classes[code]} (${counts.get(code)})`);
+      const option = make("option", `${data.classes[code]} (${amount(counts.get(code))})`);
       option.value = code;
       select.append(option);
     }
@@ -55,12 +46,12 @@
     const listed = data.rows.map((_, place) => place).filter((place) => inSample(place, random));
     const done = listed.filter((place) => decisions[place]).length;
     const rate = rateText();
-    find("progress").textContent = `${done} of ${listed.length} decided${rate ? `, ${rate}` : ""}`;
+    find("progress").textContent = `${amount(done)} of ${amount(listed.length)} decided${rate ? `, ${rate}` : ""}`;
     find("meter").max = Math.max(1, listed.length);
     find("meter").value = done;
     find("undo").disabled = !undone.length;
     find("download").disabled = count === 0;
-    find("download").textContent = count ? `download ${count} decision${count > 1 ? "s" : ""}` : "download decisions";
+    find("download").textContent = count ? `download ${amount(count)} decision${count > 1 ? "s" : ""}` : "download decisions";
   }
 
   // One step, which undo takes back as a whole.
@@ -89,12 +80,6 @@
     refresh();
   }
 
-  // The label to offer for a row that is marked as wrong: another class than the given one.
-  function alternative(place) {
-    if (data.suggested[place] !== data.given[place]) return data.suggested[place];
-    return data.given[place] === 0 ? 1 : 0;
-  }
-
   function enlarge(place) {
     const dialog = find("large");
     const image = dialog.querySelector("img");
@@ -103,14 +88,6 @@
     image.classList.toggle("tiny", data.tiny);
     dialog.querySelector("p").replaceChildren(claim(place));
     dialog.showModal();
-  }
-
-  function claim(place) {
-    const given = data.classes[data.given[place]], suggested = data.classes[data.suggested[place]];
-    const text = make("span", "labelled ", "claim");
-    text.append(make("b", given));
-    if (suggested !== given) text.append(", probably ", make("b", suggested));
-    return text;
   }
 
   // Shows the decision about a row on its card, if that is on the page.
@@ -125,62 +102,7 @@
     label.value = decision && decision.kind === "wrong" ? decision.label : alternative(place);
   }
 
-  function card(place) {
-    const element = make("article", undefined, "card");
-    const row = data.rows[place];
-    element.dataset.row = row;
-    element.dataset.place = place;
-    element.tabIndex = -1;
-    element.setAttribute("aria-label", `row ${row}, labelled ${data.classes[data.given[place]]}`);
-    if (data.images.length) {
-      const button = make("button", undefined, "thumb");
-      const image = make("img");
-      button.type = "button";
-      image.src = data.images[place];
-      image.alt = `row ${row}, labelled ${data.classes[data.given[place]]}: enlarge`;
-      image.classList.toggle("tiny", data.tiny);
-      button.append(image);
-      button.onclick = () => enlarge(place);
-      element.append(button);
-    }
-    const meta = make("div", undefined, "meta");
-    const wrong = data.wrong[place] > 0.999 ? "over 99.9%" : percent(data.wrong[place]);
-    meta.append(make("span", data.names.length ? data.names[place] : `row ${row}`, "name"), make("span", `wrong: ${wrong}`));
-    element.append(claim(place), meta);
-    if (data.columns.length) {
-      const cells = make("dl", undefined, "body");
-      data.columns.forEach((name, column) => {
-        const pair = make("div");
-        pair.append(make("dt", name), make("dd", data.cells[place][column]));
-        cells.append(pair);
-      });
-      element.append(cells);
-    }
-    const choices = make("fieldset");
-    choices.append(make("legend", `Is the label ${data.classes[data.given[place]]} of row ${row} wrong?`));
-    const label = make("select");
-    label.setAttribute("aria-label", `true label of row ${row}`);
-    data.classes.forEach((name, code) => {
-      const option = make("option", name);
-      option.value = code;
-      label.append(option);
-    });
-    label.onchange = () => decide([place], "wrong", Number(label.value));
-    for (const kind of KINDS) {
-      const choice = make("label");
-      const radio = make("input");
-      radio.type = "radio";
-      radio.name = `row-${row}`;
-      radio.value = kind;
-      radio.onchange = () => decide([place], kind, Number(label.value));
-      choice.append(radio, kind);
-      choices.append(choice);
-    }
-    choices.append(label);
-    element.append(choices);
-    element.onfocus = () => select(matching.indexOf(place) % PER_PAGE, false);
-    return element;
-  }
+  const actions = { enlarge, decide, focus: (place) => select(matching.indexOf(place) % PER_PAGE, false) };
 
   function visible() {
     return matching.slice(page * PER_PAGE, (page + 1) * PER_PAGE);
@@ -190,10 +112,10 @@
     const pages = Math.max(1, Math.ceil(matching.length / PER_PAGE));
     page = Math.min(Math.max(page, 0), pages - 1);
     const places = visible();
-    find("cards").replaceChildren(...places.map(card));
+    find("cards").replaceChildren(...places.map((place) => card(place, actions)));
     places.forEach(mark);
     const first = matching.length ? page * PER_PAGE + 1 : 0;
-    find("shown").textContent = `${first}–${first ? first + places.length - 1 : 0} of ${matching.length}`;
+    find("shown").textContent = `${amount(first)}–${amount(first ? first + places.length - 1 : 0)} of ${amount(matching.length)}`;
     find("previous").disabled = page === 0;
     find("next").disabled = page === pages - 1;
     select(0, false);
@@ -252,23 +174,9 @@
     event.preventDefault();
   }
 
-  // As in volmin.io.spreadsheets: spreadsheet programs must not evaluate a label as a formula.
-  function cell(value) {
-    let text = String(value);
-    if (/^[=+\-@\t\r\n]/.test(text) && !/^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(text)) text = "'" + text;
-    return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
-  }
-
   function download() {
-    const lines = ["row,given,suggested,probability_wrong,decision,label,sample"];
-    for (const place of Object.keys(decisions).map(Number).sort((a, b) => a - b)) {
-      const { kind, label, sample } = decisions[place];
-      const names = [data.given[place], data.suggested[place]].map((code) => data.classes[code]);
-      const corrected = kind === "wrong" ? data.classes[label] : "";
-      lines.push([data.rows[place], ...names, data.wrong[place], kind, corrected, sample].map(cell).join(","));
-    }
     const link = make("a");
-    link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
+    link.href = URL.createObjectURL(new Blob([csv(decisions)], { type: "text/csv" }));
     link.download = "decisions.csv";
     link.click();
     URL.revokeObjectURL(link.href);
@@ -314,5 +222,9 @@
     if (point) openPoint(Number(point.dataset.place));
   };
   document.addEventListener("keydown", onKey);
+  const narrow = matchMedia("(max-width: 46rem)");
+  const fold = () => { find("filters").open = !narrow.matches; };  // so that the first label is seen without scrolling
+  narrow.onchange = fold;
+  fold();
   filter();
 })();
