@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from textwrap import indent
@@ -35,6 +37,7 @@ from benchmarks import learners
 
 RESULTS = Path(__file__).parents[1] / "results"
 API = re.compile(r"<!-- api (volmin[\w.]*) -->")
+API_MODULES = [name for path in Path(__file__).parent.glob("api/*.md") for name in API.findall(path.read_text("utf-8"))]
 SPEED = {
     "epoch": "An epoch of VolMinNet on MNIST, with validation and test: seconds, and times as fast as a textbook loop",
     "before": "Time relative to the version with compiled losses (commit 5eae2e5)",
@@ -106,10 +109,27 @@ def public_objects(module_name: str) -> dict[str, Any]:
 
 
 def _api(module_name: str) -> str:
-    return "\n\n".join(
-        f"::: {_full_name(value)}\n    options: {{heading: {_public_name(module_name, name)}, toc_label: {name}}}"
-        for name, value in public_objects(module_name).items()
+    parts = []
+    for name, value in public_objects(module_name).items():
+        options = {"heading": _public_name(module_name, name), "toc_label": name}
+        inherited = inherited_members(value) if inspect.isclass(value) else []
+        if inherited:
+            options["inherited_members"] = inherited
+        parts.append(f"::: {_full_name(value)}\n    options: {json.dumps(options)}")
+    return "\n\n".join(parts)
+
+
+def inherited_members(kind: type) -> list[str]:
+    """The public names that a class has from bases inside the package that have no entry of their own."""
+    named = {value for module in API_MODULES for value in public_objects(module).values()}
+    bases = [base for base in kind.__mro__[1:] if base.__module__.startswith("volmin.") and base not in named]
+    members = dict.fromkeys(
+        name
+        for base in bases
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (callable(value) or isinstance(value, property | cached_property))
     )
+    return [name for name in members if name not in vars(kind)]
 
 
 def _names() -> str:

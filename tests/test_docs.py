@@ -73,6 +73,18 @@ def test_every_public_name_is_in_the_api_reference():
     assert [name for name, value in generate.public_objects("volmin").items() if value not in documented] == []
 
 
+def test_inherited_members_are_in_the_api_reference():
+    pytest.importorskip("mkdocs")
+    generate = loaded("generate")
+    members = generate.inherited_members(volmin.Audit)
+    assert {"noise_range", "issues", "check", "class_noise_rates", "plot"} <= set(members)
+    assert "save" not in members  # its own
+    assert generate.inherited_members(volmin.methods.VolMinNet) == []  # the base has an entry
+    text = generate._api("volmin.auditing")
+    (entry,) = (line for line in text.splitlines() if '"toc_label": "Audit"' in line)
+    assert '"noise_range"' in entry
+
+
 def test_every_api_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     pages = sorted((ROOT / "docs" / "api").glob("*.md"))

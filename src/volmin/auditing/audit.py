@@ -48,7 +48,7 @@ from volmin.validation import validate_posteriors
 
 @dataclass(frozen=True, repr=False)
 class Audit(DisplayedResult):
-    """The result of ``volmin.audit``, with methods to print, save and load it; see ``AuditResult`` for its fields."""
+    """The result of ``volmin.audit``: estimates, rows to look at, and methods to print, show, save and load it."""
 
     def summary(self, fdr: float | None = None) -> str:
         """The result as a few lines of text.
