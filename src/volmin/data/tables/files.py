@@ -246,7 +246,11 @@ def _read_json_lines(path: Path) -> pl.DataFrame:
     content = expanded(path)
     if not content.strip():
         raise DataError(f"{path} is empty.")
-    return _split_lists(pl.read_ndjson(io.BytesIO(content), infer_schema_length=None))
+    try:
+        frame = pl.read_ndjson(io.BytesIO(content), infer_schema_length=None)
+    except RuntimeError as error:  # what polars 1.9 raises for a damaged line
+        raise DataError(f"{path} cannot be read: {first_line(error)}") from None
+    return _split_lists(frame)
 
 
 def _split_lists(frame: pl.DataFrame) -> pl.DataFrame:
