@@ -1,6 +1,8 @@
 """The version, the linters and the markers are each defined in one place."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -39,3 +41,28 @@ def test_lowest_versions_are_those_of_the_declared_ranges():
     for name, version in lowest.items():
         parts = version.split(".")
         assert pinned[name] == ".".join([*parts, *["0"] * (3 - len(parts))]), name
+
+
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "llvmlite": "numba"}
+"""Packages that are installed under another name, or with another package."""
+
+
+def imported_packages():
+    """The packages from elsewhere that the modules import, at any place."""
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [node.module]
+            yield from (name.partition(".")[0] for name in names)
+
+
+def test_every_imported_package_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = project["dependencies"] + [line for name in extras for line in extras[name] if name not in ("test", "dev")]
+    declared = {re.split(r"[\[><=]", line)[0].replace("-", "_") for line in lines}
+    imported = set(imported_packages()) - set(sys.stdlib_module_names) - {"volmin"}
+    assert {"torch", "PIL"} <= imported
+    missing = {DISTRIBUTIONS.get(name, name).replace("-", "_") for name in imported} - declared
+    assert missing == set()

@@ -234,6 +234,14 @@ def test_lists(command, what):
     assert shown[what] in done.out
 
 
+def test_list_of_methods_is_not_cut_on_a_terminal_of_80_columns(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = command("list", "methods").out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert len(shown.splitlines()) < 10 * len(volmin.methods.names())
+
+
 COMMANDS = ("demo", "audit", "train", "predict", "reproduce", "report", "list")
 
 

@@ -50,7 +50,7 @@ def _methods() -> Table:
     from volmin.cli.terminal import plain_table
 
     title = "methods (volmin list NAME shows the options of one)"
-    table = plain_table("name", "T", "needs", "idea", title=title, wrap="idea")
+    table = plain_table("name", "T", "needs", "idea", title=title, wrap=("needs", "idea"))
     for name in methods.names():
         method = methods.get(name)
         summary = (method.__doc__ or "").split("\n")[0]
@@ -64,7 +64,7 @@ def _datasets() -> Table:
     from volmin.experiments.no_anchors import REMOVED
     from volmin.experiments.presets import NO_ANCHORS
 
-    table = plain_table("name", "description", title="datasets", wrap="description")
+    table = plain_table("name", "description", title="datasets", wrap=("description",))
     for name, description in data.SOURCES.items():
         table.add_row(name, description)
     shares = ", ".join(f"{name} {share:.0%}" for name, share in REMOVED.items())
@@ -79,7 +79,7 @@ def _noise() -> Table:
     from volmin import noise
     from volmin.cli.terminal import plain_table
 
-    table = plain_table("specification", "description", title="noise", wrap="description")
+    table = plain_table("specification", "description", title="noise", wrap=("description",))
     for text, meaning in noise.SPECIFICATIONS.items():
         table.add_row(text, meaning)
     return table
@@ -90,7 +90,7 @@ def _networks() -> Table:
     from volmin.cli.terminal import plain_table
 
     title = "networks (--network replaces the preset's)"
-    table = plain_table("name", "description", title=title, wrap="description")
+    table = plain_table("name", "description", title=title, wrap=("description",))
     for name in networks.names():
         table.add_row(name, networks.DESCRIPTIONS[name])
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -43,9 +43,9 @@ def say(text: str, style: str | None = None) -> None:
         shown.print(line, markup=False, soft_wrap=whole, style=style)
 
 
-def plain_table(*columns: str, title: str | None = None, wrap: str = "") -> Table:
-    """A table without lines whose columns do not wrap, except the one called ``wrap``."""
+def plain_table(*columns: str, title: str | None = None, wrap: Collection[str] = ()) -> Table:
+    """A table without lines whose columns do not wrap, except those in ``wrap``."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, header_style="dim", no_wrap=column != wrap)
+        table.add_column(column, header_style="dim", no_wrap=column not in wrap, overflow="fold")
     return table
