@@ -51,8 +51,8 @@ def demo_path(tmp_path_factory):
         "accuracy": 0.5, "selected_epoch": 5, "epochs": 5, "noise_rate_estimate": 0.3, "seconds": 8.0, "versions": {},
     }  # fmt: skip
     names = [str(k) for k in range(4)]
-    results, histories = dict.fromkeys(("VolMinNet", "cross-entropy"), result), {"VolMinNet": history}
-    histories["cross-entropy"] = history
+    results = {name: result for name in ("VolMinNet", "cross-entropy")}
+    histories = {name: history for name in results}
     T = volmin.noise.pair(4, 0.3)
     page = RunPage("30% of the labels were wrong", "digits", "pair:0.3", names, T, T, results, histories, "volmin demo")
     write_run_report(path, page)

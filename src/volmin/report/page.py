@@ -96,7 +96,7 @@ def write_run_report(path: Path, page: RunPage) -> None:
         error=transition_error(page.T, page.estimate),
         curves=learning_curves(page.histories, selected),
         rates=list(zip(page.classes, *rates, strict=True)),
-        scale=bar_end(np.concatenate(rates)),
+        scale=bar_end(np.concatenate(rates).tolist()),
         matrices=matrices,
         scripts=[Script.of("matrix.js")] if any(matrices) else [],
         version=__version__,
