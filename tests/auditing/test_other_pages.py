@@ -51,8 +51,10 @@ def demo_path(tmp_path_factory):
         "accuracy": 0.5, "selected_epoch": 5, "epochs": 5, "noise_rate_estimate": 0.3, "seconds": 8.0, "versions": {},
     }  # fmt: skip
     names = [str(k) for k in range(4)]
-    results = {name: result for name in ("VolMinNet", "cross-entropy")}
-    histories = {name: history for name in results}
+    results, histories = (
+        {"VolMinNet": result, "cross-entropy": result},
+        {"VolMinNet": history, "cross-entropy": history},
+    )
     T = volmin.noise.pair(4, 0.3)
     page = RunPage("30% of the labels were wrong", "digits", "pair:0.3", names, T, T, results, histories, "volmin demo")
     write_run_report(path, page)
@@ -78,7 +80,7 @@ def test_other_pages_fit_a_narrow_screen(other_page):
     other_page.set_viewport_size({"width": 400, "height": 850})
     assert other_page.evaluate("document.documentElement.scrollWidth") <= 400
     heights = [row.bounding_box()["height"] for row in other_page.locator("tbody tr").all() if row.is_visible()]
-    assert max(heights) < 150  # no column is squeezed to single letters
+    assert max(heights) < 220  # no column is squeezed to single letters
 
 
 def test_other_pages_are_printed(other_page):
@@ -113,6 +115,6 @@ def test_tables_of_annotators_keep_words_whole_on_a_narrow_page(browser, tmp_pat
     assert max(page.locator(".people tbody tr").evaluate_all(heights)) < 160
     lines = "cells => cells.map(cell => { const r = document.createRange(); r.selectNodeContents(cell);"
     lines += " return new Set(Array.from(r.getClientRects(), box => box.top)).size; })"
-    for cells in (".people tbody th", ".items .top b", ".items .top small"):
+    for cells in (".people tbody th span", ".items .top b", ".items .top small"):
         assert max(page.locator(cells).evaluate_all(lines)) <= 1
     context.close()
