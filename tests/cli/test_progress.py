@@ -43,6 +43,14 @@ def test_plain_lines_come_regularly_also_within_a_task():
     assert len(lines) >= 3
 
 
+def test_first_plain_line_comes_soon_although_later_ones_are_far_apart(monkeypatch):
+    monkeypatch.setattr("volmin.cli.progress.FIRST_LINE", 0.02)
+    shown = io.StringIO()
+    with TaskProgress("reading", Console(file=shown), interval=60):
+        time.sleep(0.5)
+    assert shown.getvalue().count("reading") == 1
+
+
 def test_times_are_named(monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", Clock(6.0))
     report = TaskProgress("counting", Console(file=io.StringIO()), quiet=True)

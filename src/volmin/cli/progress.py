@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 TITLE = 30
 """Number of characters of a title beside a bar, which leaves room for the times in 80 columns."""
 
+FIRST_LINE = 1
+"""Number of seconds after which the first plain line is printed: what takes less time needs none."""
+
 _SHOWN = {
     "train_loss": "loss {:.4f}",
     "val_loss": "noisy val {:.4f}",
@@ -193,7 +196,9 @@ class TaskProgress(_Shown):
         return f"{self.title}{steps}  {_times(elapsed, self.done, self.total)}"
 
     def _print_regularly(self) -> None:
-        while not self.ended.wait(self.interval):
+        pause = min(FIRST_LINE, self.interval)
+        while not self.ended.wait(pause):
+            pause = self.interval
             if line := self.line():
                 self.console.print(line, soft_wrap=True, markup=False)
 
