@@ -79,6 +79,21 @@ def test_missing_packages_are_named(monkeypatch, tmp_path, module, make):
         make(tmp_path)
 
 
+def test_timm_that_cannot_be_imported_is_told_from_a_missing_one(monkeypatch, tmp_path):
+    class Broken:
+        """As torchvision of another build than torch, which timm imports."""
+
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "timm":
+                raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
+    with pytest.raises(InputError, match="it is installed, but cannot be imported: operator torchvision::nms"):
+        image_encoder("resnet18", tmp_path)
+
+
 def test_nothing_is_downloaded(tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(DataError, match="nothing is downloaded"):
