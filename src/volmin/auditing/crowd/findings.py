@@ -103,13 +103,14 @@ def _swapped(result: CrowdResult) -> Finding | None:
     found = np.flatnonzero((result.rates.low > 0.5) & (result.information.share > SWAPPED)).tolist()
     if not found:
         return None
-    (given, true, _), *_ = next(p for p in result.profiles() if p.name == str(result.names[found[0]])).confusions
+    confusions = next(line.confusions for line in result.profiles() if line.name == str(result.names[found[0]]))
+    example = " and ".join(f"{result.classes[given]} for {result.classes[true]}" for given, true, _ in confusions)
     what = "labels" if result.grouped else "answers"
-    example = f"{result.names[found[0]]} says {result.classes[given]} for {result.classes[true]}"
     return Finding(
         "swapped_labels",
-        f"Most {what} of {_named(result, found)} are wrong, yet tell the class: for example, {example}. The consensus"
-        " takes this into account; check whether the names of classes were swapped.",
+        f"Most {what} of {_named(result, found)} are wrong, yet tell the class: the most frequent mistakes of"
+        f" {result.names[found[0]]} are {example or 'many'}. The consensus takes this into account; check whether the"
+        " names of classes were swapped.",
     )
 
 
