@@ -285,12 +285,35 @@ def test_invalid_arguments_are_rejected(arguments, message):
         ([{"a"}, {"b"}], "hashable"),
         (np.zeros((3, 2, 2)), "vector"),
         (list("abcdefgh"), "merge rare classes. Are these labels classes at all"),
-        (["a"] * 50, "There are 1 classes with at least 5 rows"),
+        (["a"] * 50, "At least 2 classes need 5 rows or more, but 1 of 1 classes"),
     ],
 )
 def test_invalid_labels_are_rejected(labels, message):
     with pytest.raises(ValueError, match=message):
         volmin.audit(labels, features=np.zeros((len(labels), 2)))
+
+
+def test_number_of_rows_is_reported_before_rare_classes():
+    with pytest.raises(ValueError, match="probs has 30 rows, but there are 3 labels"):
+        volmin.audit([0, 1, 1], probs=np.full((30, 2), 0.5))
+
+
+def test_warnings_name_the_line_of_the_caller():
+    x, labels = blobs([40, 40, 2])
+    table = pl.DataFrame({"x": x[:, 0], "y": x[:, 1], "same": ["a"] * len(x)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        volmin.audit(labels, features=table, model="logistic", random_state=0)
+    texts = [str(warning.message) for warning in caught if warning.filename == __file__]
+    assert any(text.startswith("Columns left out") for text in texts)
+    assert any("fewer than 5 rows" in text for text in texts)
+
+
+def test_findings_and_judges_are_lists_also_when_loaded(audited, tmp_path):
+    audited.save(tmp_path)
+    for found in (audited, volmin.Audit.load(tmp_path)):
+        assert isinstance(found.findings, list)
+        assert isinstance(found.judges, list)
 
 
 def test_check_compares_with_known_true_labels(audited, mislabelled):

@@ -1,14 +1,13 @@
 """``volmin.audit``: how many labels of a data set are wrong, which ones, and how certain that is.
 
-With features, each label gets posteriors from a model that was not trained on it (``judges``). From the posteriors one
-T is estimated (``inference``), and Bayes' rule gives the probability that each label is correct. With given
+With features, each label gets posteriors from models that were not trained on it (``posteriors``, ``judges``). From
+these one T is estimated (``inference``), and Bayes' rule gives the probability that each label is correct. With given
 probabilities, only the last two steps are done.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,29 +16,22 @@ from typing import Any, cast
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from volmin._typing import Array, Labels, Mask, Numbers
+from volmin._typing import Numbers
 from volmin.auditing import storage, text
-from volmin.auditing.arguments import (
-    check_rows,
-    check_settings,
-    check_source,
-    refuse_single_label_arguments,
-)
+from volmin.auditing.arguments import check_rows, check_settings, check_source, refuse_single_label_arguments
 from volmin.auditing.crowd import audit_crowd
-from volmin.auditing.features import embed, encode_features
-from volmin.auditing.findings import Finding, about_data, find, in_sample
+from volmin.auditing.findings import about_data, find
 from volmin.auditing.inference import Inference, infer, noise_rates, with_noise_rates_of
-from volmin.auditing.judges import given_judgement, judge, resolve_models
-from volmin.auditing.labels import Encoded, encode
+from volmin.auditing.labels import encode
 from volmin.auditing.notebook import DisplayedResult
 from volmin.auditing.page import write_page
-from volmin.auditing.rare import common_classes, over_all_classes, restricted
+from volmin.auditing.posteriors import Posteriors, Rows, fitted_posteriors, given_posteriors
+from volmin.auditing.rare import over_all_classes
 from volmin.auditing.reading import choose, validate_reading
 from volmin.auditing.unlabelled import with_unlabelled
 from volmin.auditing.versions import versions
 from volmin.auditing.weights import row_weights
 from volmin.crowds import several_annotators
-from volmin.data.folds import first_copies
 from volmin.exceptions import InputError
 from volmin.progress import PlainProgress, Progress, announce
 from volmin.training import thread_limit
@@ -167,111 +159,85 @@ def audit(
     validate_reading(reading)
     start = time.perf_counter()
     seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
-    posteriors = None if probs is None else validate_posteriors(probs)
-    given = encode(labels, classes, None if posteriors is None else posteriors.shape[1], unlabelled=True)
-    weights = None if sample_weight is None else row_weights(sample_weight, given)
-    common = common_classes(given)
-    audited = np.isin(given.codes, common)
-    # Models predict the rows without a label, too; their code is -1.
-    judged_rows = audited | (given.codes < 0)
-    codes = np.where(audited, np.searchsorted(common, given.codes.clip(0)), -1)[judged_rows]
-    labelled = codes >= 0
-    notes: list[Finding] = []
-    copies = 0.0
-    embedding: tuple[Labels, Array] | None = None
-    columns: Sequence[Mapping[str, Any]] = ()
+    own = None if probs is None else validate_posteriors(probs)
+    given = encode(labels, classes, None if own is None else own.shape[1], unlabelled=True)
+    if own is not None:
+        check_rows("probs", own, given)
+    rows = Rows.of(given, None if sample_weight is None else row_weights(sample_weight, given))
     progress = PlainProgress() if verbose and progress is None else progress
     with thread_limit(threads), threadpool_limits(threads):  # in PyTorch, and in linear algebra
-        if posteriors is not None:
-            check_rows("probs", posteriors, given)
-            judged = given_judgement(restricted(posteriors[judged_rows], common), codes)
-            if note := in_sample(judged.probs[labelled], codes[labelled]):
-                warnings.warn(note.text, stacklevel=2)
-                notes.append(note)
+        if own is not None:
+            posteriors = given_posteriors(own, rows)
         else:
-            encoded = encode_features(features, types, progress, text_encoder)
-            columns = encoded.columns
-            check_rows("features", encoded.x, given)
-            # All features are copied only if some classes are left out; there may be gigabytes of them.
-            x = encoded.x if judged_rows.all() else encoded.x[judged_rows]
-            models = resolve_models("auto" if model is None else model, x[: labelled.sum()], len(common))
-            judged = judge(
-                models, x, codes, len(common), folds=folds, random_state=seed, threads=threads, progress=progress
+            posteriors = fitted_posteriors(
+                features,
+                rows,
+                model=model,
+                types=types,
+                text_encoder=text_encoder,
+                folds=folds,
+                random_state=seed,
+                threads=threads,
+                progress=progress,
             )
-            flat = np.ascontiguousarray(x).reshape(len(x), -1)
-            copies = float((first_copies(flat) != np.arange(len(x))).mean())
-            rows, points = embed(flat, np.flatnonzero(labelled), seed)
-            embedding = np.flatnonzero(audited[given.codes >= 0])[np.cumsum(labelled)[rows] - 1], points
         announce("estimating the noise", progress)
-        probs, codes = (judged.probs, codes) if labelled.all() else (judged.probs[labelled], codes[labelled])
-        audited_weights = None if weights is None else weights[audited]
-        inference = infer(
-            probs,
-            codes,
-            level=level,
-            random_state=seed,
-            unlabelled=judged.probs[~labelled],
-            weights=audited_weights,
-        )
-        rates = [noise_rates(part[labelled], codes, seed, audited_weights) for part in judged.repeated]
+        inference, rates = _inferred(posteriors, rows, level, seed)
     provenance = {
-        "model": ", ".join(entry.name for entry in judged.judges),
+        "model": ", ".join(entry.name for entry in posteriors.judgement.judges),
         "folds": folds if probs is None else None,
         "seed": seed,
         "reading": inference.reading,
         "seconds": round(time.perf_counter() - start, 2),
         "versions": versions(),
-        "columns": list(columns),
+        "columns": list(posteriors.columns),
     }
+    found = replace(_over_labels(posteriors, rows, inference, rates, reading), provenance=provenance)
+    if posteriors.columns:
+        announce("examining columns", progress)
+    known = np.flatnonzero(given.codes >= 0)
+    about = about_data(found.labels, features, known, posteriors.copies)
+    found = replace(found, findings=[*posteriors.findings, *about, *find(found, [first for first, _ in rates])])
     unlabelled = np.flatnonzero(given.codes < 0)
-    known, audited = given.codes >= 0, audited[given.codes >= 0]
-    weights = None if weights is None else weights[known]
-    given_probs = np.ones(len(audited))
-    given_probs[audited] = probs[np.arange(len(codes)), codes]
-    found = replace(
-        _over_labels(
-            Encoded(given.classes, given.codes[known]), common, audited, inference, given_probs, reading, weights
-        ),
-        judges=judged.judges,
-        repeated_rates=np.array(rates).reshape(-1, 2) * np.average(audited, weights=weights),
-        histories=judged.histories,
-        embedding=embedding,
-        provenance=provenance,
-    )
-    if progress is not None and columns:
-        progress("examining columns", 0, 1)
-    about = about_data(found.labels, features, np.flatnonzero(known), copies)
-    found = replace(found, findings=(*notes, *about, *find(found, [first for first, _ in rates])))
     clean = np.zeros((len(unlabelled), len(given.classes)))
-    clean[:, common] = inference.unlabelled
+    clean[:, rows.common] = inference.unlabelled
     return with_unlabelled(found, unlabelled, clean)
 
 
+def _inferred(
+    posteriors: Posteriors, rows: Rows, level: float, seed: int
+) -> tuple[Inference, list[tuple[float, float]]]:
+    """Estimates from the posteriors, and the noise rates in each repetition of the cross-fitting."""
+    labelled, probs = rows.codes >= 0, posteriors.judgement.probs
+    # Copied only if some rows have no label; there may be gigabytes of posteriors.
+    known, codes = (probs, rows.codes) if labelled.all() else (probs[labelled], rows.codes[labelled])
+    weights = None if rows.weights is None else rows.weights[rows.audited]
+    inference = infer(known, codes, level=level, random_state=seed, unlabelled=probs[~labelled], weights=weights)
+    return inference, [noise_rates(part[labelled], codes, seed, weights) for part in posteriors.judgement.repeated]
+
+
 def _over_labels(
-    given: Encoded,
-    common: Labels,
-    audited: Mask,
-    inference: Inference,
-    given_probs: Array,
-    reading: str,
-    weights: Array | None,
+    posteriors: Posteriors, rows: Rows, inference: Inference, rates: Sequence[tuple[float, float]], reading: str
 ) -> Audit:
     """The audit of all labelled rows and classes; labels that were not audited are assumed to be correct."""
-    N, C = len(given.codes), len(given.classes)
-    skipped = given.codes[~audited]
+    known, labelled = rows.given.codes >= 0, rows.codes >= 0
+    classes, codes, common, audited = rows.given.classes, rows.given.codes[known], rows.common, rows.audited[known]
+    weights = None if rows.weights is None else rows.weights[known]
+    N, C = len(codes), len(classes)
+    given_probs = np.ones(N)
+    given_probs[audited] = posteriors.judgement.probs[np.flatnonzero(labelled), rows.codes[labelled]]
     T = np.eye(C)
     T[np.ix_(common, common)] = inference.transition
     clean = np.zeros((N, C))
     clean[np.ix_(audited, common)] = inference.clean_probs
-    clean[~audited, skipped] = 1
-    chosen = choose(given.codes, clean, T, given_probs, reading, weights)
+    clean[~audited, codes[~audited]] = 1
+    chosen = choose(codes, clean, T, given_probs, reading, weights)
     suggested = chosen.reading.suggested.copy()
     suggested[chosen.flagged] = chosen.reading.alternatives[chosen.flagged]
     bracket = np.tile([0.0, 1.0], (C, 1))
     bracket[common] = inference.bracket
     return Audit(
-        classes=given.classes,
-        codes=given.codes,
+        classes=classes,
+        codes=codes,
         transition=chosen.transition if weights is None else with_noise_rates_of(chosen.reading.joint, T),
         joint=chosen.reading.joint,
         quality=chosen.reading.quality,
@@ -285,5 +251,9 @@ def _over_labels(
         num_flagged=len(chosen.flagged),
         readings=chosen.readings,
         qualities=chosen.qualities,
+        judges=posteriors.judgement.judges,
+        repeated_rates=np.array(rates).reshape(-1, 2) * np.average(audited, weights=weights),
+        histories=posteriors.judgement.histories,
+        embedding=posteriors.embedding,
         weights=weights,
     )

@@ -74,7 +74,7 @@ def encode_features(
     if left_out := [f"{use.name!r} ({use.note})" for use in encoder.uses if use.kind == "left out"]:
         more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
         named = ", ".join(left_out[:MOST_NAMED])
-        warnings.warn(f"Columns left out of the features: {named}{more}.", ColumnWarning, stacklevel=3)
+        warnings.warn(f"Columns left out of the features: {named}{more}.", ColumnWarning, stacklevel=4)
     uses = tuple(asdict(use) for use in encoder.uses)
     return Features(encoder.transform(frame, progress), uses)
 

@@ -50,7 +50,7 @@ class Finding:
     text: str
 
 
-def find(result: AuditResult, repeated_rates: Sequence[float]) -> tuple[Finding, ...]:
+def find(result: AuditResult, repeated_rates: Sequence[float]) -> list[Finding]:
     """The findings of an audit that follow from its result.
 
     Args:
@@ -64,10 +64,10 @@ def find(result: AuditResult, repeated_rates: Sequence[float]) -> tuple[Finding,
         _repetitions(repeated_rates),
         _rare(result),
     ]
-    return tuple(finding for finding in found if finding is not None)
+    return [finding for finding in found if finding is not None]
 
 
-def about_data(labels: AnyArray, features: Any, rows: Labels, copies: float) -> tuple[Finding, ...]:
+def about_data(labels: AnyArray, features: Any, rows: Labels, copies: float) -> list[Finding]:
     """The findings that follow from labels and features.
 
     Args:
@@ -79,7 +79,7 @@ def about_data(labels: AnyArray, features: Any, rows: Labels, copies: float) -> 
     frame = None if features is None else as_frame(features)
     frame = frame[rows.tolist()] if frame is not None and frame.height > len(rows) else frame
     found = [_spellings(labels), None if frame is None else _leaks(frame, labels), _copies(copies)]
-    return tuple(finding for finding in found if finding is not None)
+    return [finding for finding in found if finding is not None]
 
 
 def in_sample(probs: Array, labels: Labels) -> Finding | None:
@@ -200,6 +200,7 @@ def _copies(share: float) -> Finding | None:
 def _rare(result: AuditResult) -> Finding | None:
     if not result.rare:
         return None
-    names = ", ".join(str(result.classes[j]) for j in result.rare[:5]) + (", …" if len(result.rare) > 5 else "")
+    more = ", …" if len(result.rare) > MOST_NAMED else ""
+    names = ", ".join(str(result.classes[j]) for j in result.rare[:MOST_NAMED]) + more
     have = "1 class has" if len(result.rare) == 1 else f"{len(result.rare)} classes have"
     return Finding("rare_classes", f"{have} too few rows to be audited; their labels count as correct: {names}.")

@@ -117,7 +117,7 @@ class Judgement:
     """
 
     probs: Array
-    judges: tuple[Judge, ...]
+    judges: list[Judge]
     repeated: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
     histories: list[list[Record]] = field(default_factory=list)
 
@@ -125,7 +125,7 @@ class Judgement:
 def given_judgement(probs: Array, labels: Labels) -> Judgement:
     """The judgement of posteriors that were given by the user."""
     known = labels >= 0
-    return Judgement(probs, (_judge("given probabilities", 1.0, floored(probs[known]), labels[known]),))
+    return Judgement(probs, [_judge("given probabilities", 1.0, floored(probs[known]), labels[known])])
 
 
 def resolve_models(model: Any, x: AnyArray, num_classes: int) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def stack(held_out: Mapping[str, HeldOut], labels: Labels) -> Judgement:
     assert isinstance(repeated, np.ndarray)
     return Judgement(
         probs=repeated.mean(axis=0),
-        judges=tuple(_judge(name, float(weight), means[name], labels) for name, weight in chosen),
+        judges=[_judge(name, float(weight), means[name], labels) for name, weight in chosen],
         repeated=repeated if len(repeated) > 1 else repeated[:0],
         histories=[history for name, _ in chosen for history in held_out[name].histories],
     )

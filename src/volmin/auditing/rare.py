@@ -23,15 +23,15 @@ def common_classes(given: Encoded) -> Labels:
     common = np.flatnonzero(counts >= FEWEST_ROWS)
     if len(common) < 2:
         raise InputError(
-            f"There are {len(common)} classes with at least {FEWEST_ROWS} rows ({len(given.classes)} classes in"
-            f" {counts.sum()} labelled rows), and 2 are needed; merge rare classes. Are these labels classes at all?"
+            f"At least 2 classes need {FEWEST_ROWS} rows or more, but {len(common)} of {len(given.classes)} classes in"
+            f" {counts.sum()} labelled rows have as many: merge rare classes. Are these labels classes at all?"
         )
     if rare := [str(given.classes[code]) for code in np.flatnonzero((counts > 0) & (counts < FEWEST_ROWS))]:
         shown = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")
         warnings.warn(
             f"{len(rare)} of {len(given.classes)} classes have fewer than {FEWEST_ROWS} rows and are not audited"
             f" ({shown}): merge them with others, or add examples.",
-            stacklevel=3,
+            stacklevel=4,
         )
     return common
 

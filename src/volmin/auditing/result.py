@@ -76,8 +76,8 @@ class AuditResult:
     num_flagged: int | None = None
     readings: Readings | None = None
     qualities: Array | None = None
-    judges: Sequence[Judge] = ()
-    findings: Sequence[Finding] = ()
+    judges: list[Judge] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     repeated_rates: Array = field(default_factory=lambda: np.empty((0, 2)))
     histories: Sequence[Sequence[dict[str, Any]]] = ()
     embedding: tuple[Labels, Array] | None = None

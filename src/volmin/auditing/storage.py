@@ -124,9 +124,9 @@ def _reading_fields(content: dict[str, Any], labels: pl.DataFrame, count: int) -
     return {
         "suspicion": labels["suspicion"].to_numpy(),
         "num_flagged": num_flagged,
-        # JSON has no infinity.
         "qualities": _qualities(labels),
         "readings": Readings(
+            # JSON has no infinity.
             sharpness=math.inf if found["sharpness"] is None else float(_numbers(found["sharpness"])),
             noise_rates=(float(rates[0]), float(rates[1])),
             class_noise_rates=_numbers(found["class_noise_rates"], count, 2),

@@ -33,7 +33,7 @@ SHARED_ERRORS = 0.7
 MOST_NAMED = 5
 
 
-def find(result: CrowdResult) -> tuple[Finding, ...]:
+def find(result: CrowdResult) -> list[Finding]:
     """All findings about a result that has none yet."""
     found = (
         _best(result),
@@ -47,7 +47,7 @@ def find(result: CrowdResult) -> tuple[Finding, ...]:
         _without_answers(result),
         _unanswered(result),
     )
-    return tuple(finding for finding in found if finding is not None)
+    return [finding for finding in found if finding is not None]
 
 
 def spammers(result: CrowdResult) -> list[int]:

@@ -77,7 +77,7 @@ class CrowdResult:
     copies: Sequence[Copying]
     votes: NextVotes
     grouped: bool = False
-    findings: tuple[Finding, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
