@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volmin import noise
+from volmin.exceptions import VolminError
 
 LABELS = np.tile(np.arange(10), 2)
 
@@ -91,6 +92,23 @@ def test_specifications_give_their_matrices(tmp_path):
 def test_invalid_specifications_are_rejected(text, message):
     with pytest.raises(ValueError, match=message):
         noise.parse(text, 4)
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "rate", "message"),
+    [
+        (1, 0.2, "at least 2 classes"),
+        (2.5, 0.2, "num_classes is 2.5"),
+        ("3", 0.2, "num_classes is '3'"),
+        (3, "much", "is 'much'"),
+        (3, None, "is None"),
+        (3, float("nan"), "is nan"),
+    ],
+)
+def test_invalid_arguments_are_rejected(num_classes, rate, message):
+    for make in (noise.symmetric, noise.pair, noise.asymmetric):
+        with pytest.raises(VolminError, match=message):
+            make(num_classes, rate)
 
 
 def test_pickled_matrix_is_not_loaded(tmp_path):

@@ -139,10 +139,10 @@ def corrupt(
 
 
 def _check(num_classes: int, rate: float) -> None:
-    if num_classes < 2:
-        raise InputError(f"Label noise needs at least 2 classes, but num_classes is {num_classes}.")
-    if not 0 <= rate < 1:
-        raise InputError(f"The noise rate must be at least 0 and below 1, but is {rate:g}.")
+    if not isinstance(num_classes, int | np.integer) or num_classes < 2:
+        raise InputError(f"Label noise needs at least 2 classes, a whole number, but num_classes is {num_classes!r}.")
+    if not isinstance(rate, int | float | np.integer | np.floating) or not 0 <= rate < 1:
+        raise InputError(f"The noise rate must be a number of at least 0 and below 1, but is {rate!r}.")
 
 
 def _from_file(path: Path, num_classes: int) -> Array:
