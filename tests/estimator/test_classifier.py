@@ -109,6 +109,12 @@ def test_user_network_on_images():
     assert made.fit(X, y).predict_proba(X).shape == (300, 2)
 
 
+@pytest.mark.parametrize("network", [lambda: nn.Linear(2, 3), lambda *, bias=False: nn.Linear(2, 3, bias)])
+def test_function_without_arguments_may_make_the_network(network):
+    X, y, _ = noisy_blobs(60)
+    assert NoisyLabelClassifier(network=network, epochs=1).fit(X, y).predict_proba(X).shape == (60, 3)
+
+
 def test_same_seed_gives_the_same_bits():
     X, y, _ = noisy_blobs(200)
     first, again, other = (NoisyLabelClassifier(epochs=3, random_state=s).fit(X, y).predict_proba(X) for s in (0, 0, 1))

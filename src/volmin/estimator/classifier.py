@@ -58,8 +58,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             held-out noisy labels; with another method, several annotators, or any of epochs, batch_size, lr,
             weight_decay, options, selection, precision and patience, it is "mlp". "linear": the same without random
             features. "mlp": a perceptron with one hidden layer of 128 units on standardised features. An ``nn.Module``
-            (a copy is trained, starting from its weights), or a function from (shape of one row, number of classes) to
-            a module; X may then have any number of dimensions.
+            (a copy is trained, starting from its weights), or a function that makes a module from (shape of one row,
+            number of classes) or without arguments; X may then have any number of dimensions.
         epochs: Number of passes over the data; None for about 3,000 steps, between 5 and 200 epochs.
         batch_size: Rows of a step; None for a hundredth of the rows, between 16 and 1024.
         lr: Learning rate of the network; None for that of the method's authors, or else 0.05.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -23,7 +24,8 @@ FEWEST_ROWS = 50
 """With fewer rows none are held out: fewer than 5 of them would select an epoch by chance."""
 
 
-Network = nn.Module | Callable[[tuple[int, ...], int], nn.Module] | Literal["auto", "linear", "mlp"]
+Maker = Callable[[tuple[int, ...], int], nn.Module] | Callable[[], nn.Module]
+Network = nn.Module | Maker | Literal["auto", "linear", "mlp"]
 
 
 def is_own(network: Any) -> bool:
@@ -42,7 +44,18 @@ def built_network(network: Any, x: Rows, weights: Array, num_classes: int) -> nn
 
 def given_network(network: Any, shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """A copy of the module that the user gave, or a module from their function."""
-    return copy.deepcopy(network) if isinstance(network, nn.Module) else network(shape, num_classes)
+    if isinstance(network, nn.Module):
+        return copy.deepcopy(network)
+    return network(shape, num_classes) if _takes(network, shape, num_classes) else network()
+
+
+def _takes(function: Callable[..., nn.Module], *arguments: Any) -> bool:
+    """Whether a function can be called with these arguments."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def check_fraction(validation_fraction: float) -> None:
