@@ -365,6 +365,16 @@ def test_unsuitable_network_is_rejected_before_training(outputs, change, message
         fit(method, TensorLoader(change(x), y), recipe=Recipe(epochs=1))
 
 
+def test_running_out_of_memory_is_not_reported_as_an_unsuitable_network():
+    class Huge(nn.Linear):
+        def forward(self, input):
+            raise torch.OutOfMemoryError
+
+    x, y, _ = blobs()
+    with pytest.raises(torch.OutOfMemoryError):
+        fit(CrossEntropy(Huge(2, 3), 3), TensorLoader(x, y), recipe=Recipe(epochs=1))
+
+
 def test_nan_inputs_stop_training():
     x, y, _ = blobs()
     x[3, 1] = math.nan

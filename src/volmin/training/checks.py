@@ -26,6 +26,8 @@ def check_network(method: Method, train: Loader) -> None:
     try:
         with torch.random.fork_rng(), torch.no_grad():
             logits = method.eval()(x)
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, IndexError, TypeError) as error:
         shape, reason = tuple(x.shape[1:]), str(error).split("\n")[0]
         raise InputError(f"The network does not take rows x of shape {shape} and type {x.dtype}: {reason}") from error
