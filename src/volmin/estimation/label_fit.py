@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from volmin._typing import Array
+from volmin.losses import noisy_likelihood
 from volmin.transition import dominant, log_volume
 
 VOLUME_WEIGHT = 1e-4
@@ -64,10 +65,10 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: Array, max_iterations: 
     parameters = start_parameters(start) if start.ndim == 2 else start
 
     def objective(theta: Tensor) -> Tensor:
-        T = _transition(theta, C)
+        logits, T = head(theta, log_probs)
         correction = theta[_layout(C)["correction"]]
         prior = PSEUDO_COUNT / C * T.log().sum() / len(labels)
-        noisy = noisy_log_likelihood(theta, log_probs, labels).mean()
+        noisy = noisy_likelihood(logits, T, labels).log().mean()
         return VOLUME_WEIGHT * log_volume(T) + RIDGE * correction.square().sum() - noisy - prior
 
     fit = scipy.optimize.minimize(
@@ -83,22 +84,23 @@ def fit_labels(log_probs: Tensor, labels: Tensor, start: Array, max_iterations: 
 
 def noisy_log_likelihood(theta: Tensor, log_probs: Tensor, labels: Tensor) -> Tensor:
     """``log (T h)_y`` of each row, (N,)."""
-    T = _transition(theta, log_probs.shape[1])
-    return noisy_likelihood(head_posteriors(theta, log_probs), T, labels).log()
-
-
-def noisy_likelihood(h: Tensor, T: Tensor, labels: Tensor) -> Tensor:
-    """``(T h)_y`` of each row, (N,), for (N, C) clean posteriors h."""
-    return (h * torch.nn.functional.embedding(labels, T)).sum(dim=1).clamp_min(1e-12)
+    logits, T = head(theta, log_probs)
+    return noisy_likelihood(logits, T, labels).log()
 
 
 def head_posteriors(theta: Tensor, log_probs: Tensor) -> Tensor:
     """The head's clean posteriors, (N, C), for (N, C) log posteriors of the noisy label."""
+    logits, _ = head(theta, log_probs)
+    return logits.softmax(dim=1)
+
+
+def head(theta: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """The head's clean logits, (N, C), for (N, C) log posteriors of the noisy label; and T, (C, C)."""
     C = log_probs.shape[1]
     layout = _layout(C)
-    weights = theta[layout["sharpness"]].exp() * _transition(theta, C)
-    weights = weights + theta[layout["correction"]].reshape(C, C)
-    return (log_probs @ weights + theta[layout["bias"]]).softmax(dim=1)
+    T = _transition(theta, C)
+    weights = theta[layout["sharpness"]].exp() * T + theta[layout["correction"]].reshape(C, C)
+    return log_probs @ weights + theta[layout["bias"]], T
 
 
 def start_parameters(T: Array) -> Array:

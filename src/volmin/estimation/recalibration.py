@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from volmin._typing import Array, Numbers
-from volmin.estimation.label_fit import noisy_likelihood, with_gradient
+from volmin.estimation.label_fit import with_gradient
 from volmin.exceptions import InputError
+from volmin.losses import noisy_likelihood
 from volmin.transition import dominant, validate_transition
 from volmin.validation import validate_labels, validate_posteriors
 
@@ -77,8 +78,7 @@ def recalibrate(T: Numbers, probs: Numbers, labels: Numbers) -> Recalibration:
     w = torch.logit(torch.from_numpy(trained / trained.diagonal()).clamp(_SMALLEST, 1 - _SMALLEST))
 
     def loss(theta: Tensor) -> Tensor:
-        h = (theta[0].exp() * log_probs).softmax(dim=1)
-        return -noisy_likelihood(h, dominant(_adjusted(w, theta)), y).log().sum()
+        return -noisy_likelihood(theta[0].exp() * log_probs, dominant(_adjusted(w, theta)), y).log().sum()
 
     def fitted(bounds: Sequence[tuple[float, float]]) -> Tensor:
         fit = scipy.optimize.minimize(with_gradient(loss), np.array(_START), jac=True, method="L-BFGS-B", bounds=bounds)
