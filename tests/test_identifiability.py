@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from volmin import noise
+from volmin.exceptions import InputError
 from volmin.identifiability import (
     Verdict,
     bracket,
@@ -238,7 +239,7 @@ def test_certificate_agrees_with_the_closed_form(monkeypatch):
 
 def test_missing_solver_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
-    with pytest.raises(ImportError, match="pip install pyscipopt"):
+    with pytest.raises(InputError, match="pip install pyscipopt"):
         certificate(np.eye(8))
 
 

@@ -41,7 +41,7 @@ def certificate(
     try:
         scip = import_module("pyscipopt")
     except ImportError:
-        raise ImportError("certificate needs the SCIP solver; install it with: pip install pyscipopt") from None
+        raise InputError("certificate needs the SCIP solver; install it with: pip install pyscipopt") from None
     hull = measure(h, 64, np.random.default_rng(0))
     if hull.index < margin or hull.inner >= margin:
         return hull.inner >= margin
