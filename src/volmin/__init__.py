@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from volmin.training import Recipe, fit
     from volmin.transition import DominantTransition, log_volume, transition_error
 
-_HOMES = {
+_DEFINED_IN = {
     "Audit": "auditing",
     "apply_decisions": "auditing",
     "audit": "auditing",
@@ -40,7 +40,7 @@ _HOMES = {
     "NoisyLabelClassifier": "estimator",
     "load_run": "experiments.predictor",
 }
-_ROOMS = (
+_MODULES = (
     "data", "estimation", "identifiability", "intervals", "losses", "methods", "networks", "noise", "quality",
 )  # fmt: skip
 
@@ -73,9 +73,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"volmin.{_HOMES[name]}"), name)
-    if name in _ROOMS:
+    if name in _DEFINED_IN:
+        return getattr(import_module(f"volmin.{_DEFINED_IN[name]}"), name)
+    if name in _MODULES:
         return import_module(f"volmin.{name}")
     raise AttributeError(f"module 'volmin' has no attribute {name!r}")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def terminal_safe(text: str) -> str:
-    """A text whose control characters are spelled out, so that a label or a file name cannot steer the terminal."""
+    """A text whose control characters are spelled out, so that labels and file names cannot control the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: 45 s, 3 min 20 s, 2 h 05 min."""
+    """Seconds as text: 45 s, 3 min 20 s, 2 h 05 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

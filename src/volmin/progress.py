@@ -1,4 +1,4 @@
-"""Progress of long work, reported through a callback that the caller hands in.
+"""Progress of long work, reported through a callback of the caller.
 
 The library calls ``progress(title, done, total)``. The command line passes a bar; ``verbose=True`` passes
 ``PlainProgress``; None reports nothing.

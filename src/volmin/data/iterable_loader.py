@@ -23,7 +23,7 @@ class IterableLoader:
 
     It shuffles by itself, from torch's global generator or from one of its own; both are seeded in every epoch, and
     ``set_epoch`` is called on samplers that have it. With several devices, a ``DistributedSampler`` gives each its
-    share; the batches of any other loader are dealt out to the devices.
+    share; the batches of any other loader are distributed among the devices.
 
     Args:
         batches: Iterable with a length.
@@ -66,8 +66,8 @@ class IterableLoader:
                 generator.manual_seed(seed)
             if callable(set_epoch := getattr(part, "set_epoch", None)):
                 set_epoch(epoch)
-        dealt = self.batches if world_size == 1 or self.replicas else _dealt(self.batches, seed, rank, world_size)
-        return map(self._batch, dealt)
+        share = self.batches if world_size == 1 or self.replicas else _distributed(self.batches, seed, rank, world_size)
+        return map(self._batch, share)
 
     def to(self, device: torch.device) -> IterableLoader:
         self.device = device
@@ -158,7 +158,7 @@ def _replicas(batches: Any) -> int | None:
     return next((count for count in counts if isinstance(count, int)), None)
 
 
-def _dealt(batches: Any, seed: int, rank: int, world_size: int) -> Iterable[Any]:
+def _distributed(batches: Any, seed: int, rank: int, world_size: int) -> Iterable[Any]:
     """Every ``world_size``-th batch of one order, equally many for each device."""
     count = len(batches) - len(batches) % world_size
     # The sampler of an iterable data set never ends.

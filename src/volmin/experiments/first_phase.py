@@ -1,4 +1,4 @@
-"""Plain training that several runs begin with: trained once, stored below the folder of runs, and handed on.
+"""Plain training that several runs begin with: trained once, stored below the folder of runs, and loaded by each.
 
 Many methods begin with the same plain training, which is also the whole run of cross-entropy. Its folder is named by
 everything that determines it (``plan.shared_training``) and holds a checkpoint with a checksum, which is written after

@@ -18,6 +18,7 @@ from volmin.data.label_files import NO_LABEL, find_labels, number_labels, read_l
 from volmin.exceptions import DataError, InputError
 from volmin.experiments.no_anchors import load_without_anchors
 from volmin.experiments.presets import NO_ANCHORS
+from volmin.io.sealed import file_digest
 from volmin.noise import NONE
 from volmin.progress import Progress
 
@@ -177,8 +178,7 @@ def _pixels_digest(dataset: Dataset) -> str:
 def _digest(path: Path) -> str:
     """SHA-256 of a file, or of the names and contents of all files in a folder that are not hidden."""
     if path.is_file():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(path)
     whole = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path).as_posix()

@@ -109,7 +109,7 @@ def fit(
     rules: list[Selection] = [selection_rule(phase, recipe, method.recipe_changes) for phase in phases]
     check_patience(patience, rules, val)
     identity = checkpoints.identity(method, recipe, phases, seed, train.epoch_batches, processes, precision)
-    heard = callbacks if fabric.is_global_zero else ()
+    active = callbacks if fabric.is_global_zero else ()
 
     with torch.random.fork_rng(), requires_grad_restored(method):
         progress, states = checkpoints.Progress(), []
@@ -117,7 +117,7 @@ def fit(
             progress, states = checkpoints.load(path, identity, method, arithmetic)
         checkpoints.check_agreement(progress, path, fabric)
         training = Training(method, sum(phase.epochs for phase in phases), progress.history)
-        notify(heard, "on_fit_start", training)
+        notify(active, "on_fit_start", training)
         for number, (phase, rule) in enumerate(zip(phases, rules, strict=True)):
             if number < progress.phase:
                 continue
@@ -132,7 +132,7 @@ def fit(
             checkpoints.restore_optimizers(optimizers, states, path)
             kept_rules: Sequence[Selection] = (rule,) if phase.plain is None else get_args(Selection)
             states, regular, training.phase = [], has_regular_transition(method), phase
-            notify(heard, "on_phase_start", training)
+            notify(active, "on_phase_start", training)
             while progress.epoch < phase.epochs and not (patience and progress.waited(rule) >= patience):
                 start, epoch = time.perf_counter(), progress.epoch
                 order = seed_generator(seed, number, epoch)
@@ -158,17 +158,17 @@ def fit(
                     checkpoints.save(path, identity, method, optimizers, progress, arithmetic)
                 if on_epoch is not None:
                     on_epoch(progress.history)
-                notify(heard, "on_epoch_end", training)
+                notify(active, "on_epoch_end", training)
             if progress.best_weights:
                 method.load_state_dict(progress.best_weights[rule])
             if phase.finish is not None and val is not None:
                 method.eval()
                 with torch.no_grad():
                     phase.finish(val)
-            notify(heard, "on_phase_end", training)
+            notify(active, "on_phase_end", training)
             progress.next_phase()
         training.phase = None
-        notify(heard, "on_fit_end", training)
+        notify(active, "on_fit_end", training)
     method.eval()
     if (T := method.transition()) is not None:
         warn_if_degenerate(T)
