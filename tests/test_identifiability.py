@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from volmin import noise
 from volmin.exceptions import InputError
 from volmin.identifiability import (
+    TOLERANCES,
     Verdict,
     bracket,
     certificate,
@@ -143,6 +144,17 @@ def test_search_and_enumeration_agree(monkeypatch, num_classes):
     for tolerance, index in exact.profile.items():
         assert searched.profile[tolerance] == pytest.approx(index, rel=0.1)
         assert searched.profile[tolerance] >= index - 1e-6
+
+
+def test_index_is_measured_at_the_tolerances_that_are_asked_for():
+    h = 0.985 * capped(3, 0.9) + 0.005
+    full, alone, two = (scatter(h, profile=profile) for profile in (None, (), (0.0, 0.01)))
+    assert list(full.profile) == list(TOLERANCES)
+    assert alone.profile == {full.tolerance: full.index}
+    assert two.profile == {tau: full.profile[tau] for tau in (0.0, 0.01, full.tolerance)}
+    assert alone.quantile == two.quantile == full.quantile
+    with pytest.raises(InputError, match="tolerance must be at least 0"):
+        scatter(h, profile=(0.5,))
 
 
 def test_tolerance_replaces_the_zeros_that_a_softmax_lacks():

@@ -80,7 +80,8 @@ def infer(
     if few:
         size = max(1000, MEASURED_NUMBERS // probs.shape[1])
         rows = np.random.default_rng(random_state).permutation(len(labels))[:size]
-        scatter = identifiability.scatter(clean[rows], bootstraps=20, random_state=random_state)
+        # The index at other tolerances is shown nowhere, and would take as long as T itself.
+        scatter = identifiability.scatter(clean[rows], profile=(), bootstraps=20, random_state=random_state)
         measured = conditional_intervals(clean[rows], labels[rows], T, level=level, random_state=random_state)
         # With n of N rows, the intervals are too wide by the square root of N / n.
         count = len(labels) if weights is None else effective_count(weights)

@@ -145,7 +145,10 @@ def exit_facet(h: Array, working: Labels, ray: Array) -> tuple[Array | None, flo
     normal, support = None, math.nan
     for _ in range(10):
         rows = np.c_[h[working] - 1 / C, -np.ones(len(working))]
-        answer = linprog(objective, rows, np.zeros(len(rows)), equalities, [1.0, 0.0], bounds, method="highs")
+        # Presolving so small and dense a program takes longer than it saves.
+        answer = linprog(
+            objective, rows, np.zeros(len(rows)), equalities, [1.0, 0.0], bounds, "highs", options={"presolve": False}
+        )
         if answer.status != 0:
             break
         normal, support = answer.x[:C], float(answer.x[C])

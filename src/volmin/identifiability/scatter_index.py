@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -123,6 +124,7 @@ def scatter(
     posteriors: Numbers,
     *,
     tolerance: float | None = None,
+    profile: Sequence[float] | None = None,
     bootstraps: int = 50,
     starts: int = 64,
     random_state: int = 0,
@@ -137,6 +139,8 @@ def scatter(
         posteriors: (N, C) out-of-sample clean class posteriors.
         tolerance: Posterior below which zero is assumed; by default 0.02, and 0.2 / C for more than 10 classes. Twice
             the standard error of small posteriors is a good choice.
+        profile: Further tolerances at which the index is measured, each at the same cost; by default ``TOLERANCES``,
+            times 10 / C for more than 10 classes.
         bootstraps: Number of bootstrap samples for ``quantile``; 0 for none, e.g. if the rows are a whole population.
         starts: Number of random directions from which the search starts, besides those of the classes.
         random_state: Seed of directions and bootstrap samples.
@@ -147,6 +151,8 @@ def scatter(
     generator = np.random.default_rng(random_state)
     clipped = clip_small(h, tolerance)
     hull = measure(clipped, starts, generator)
+    quantile = _bootstrap_quantile(clipped, hull.directions, bootstraps, generator)
+    others = _tolerances(C) if profile is None else [checked_tolerance(tau, C) for tau in profile]
 
     def index_at(tau: float) -> float:
         other = clip_small(h, tau)
@@ -160,8 +166,8 @@ def scatter(
         missing=hull.missing,
         per_class=_class_conditions(clipped, hull.working_rows),
         tolerance=tolerance,
-        profile={tau: index_at(tau) for tau in sorted({*_tolerances(C), tolerance})},
-        quantile=_bootstrap_quantile(clipped, hull.directions, bootstraps, generator),
+        profile={tau: index_at(tau) for tau in sorted({*others, tolerance})},
+        quantile=quantile,
     )
 
 
