@@ -89,6 +89,13 @@ def test_files_and_page(found, tmp_path):
     assert all(name in page for name in NAMES)
 
 
+def test_interrupted_save_leaves_no_finished_audit(found, tmp_path):
+    found.save(tmp_path)
+    with pytest.raises(InputError, match="one entry per label"):
+        found.save(tmp_path, examples={"text": ["one row"]})
+    assert not (tmp_path / "audit.json").exists()
+
+
 def test_names_and_labels_are_escaped(votes, tmp_path):
     _, Y, _ = votes
     classes = np.array(["<script>x</script>", "b", "=1+2"], dtype=object)

@@ -11,6 +11,7 @@ import numpy as np
 
 from volmin.auditing.crowd.result import CrowdResult
 from volmin.io.atomic import write_json
+from volmin.io.locks import only_process
 from volmin.io.spreadsheets import write_csv
 
 FORMAT = "volmin crowd audit 1"
@@ -18,15 +19,17 @@ FORMAT = "volmin crowd audit 1"
 
 def save(result: CrowdResult, folder: Path, write_report: Callable[[Path], None]) -> None:
     """Write the tables, the report and, last, ``audit.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, frame in (("consensus", result.frame()), ("votes", result.next_votes())):
-        rows = ([_cell(value) for value in row] for row in frame.iter_rows())
-        write_csv(folder / f"{name}.csv", frame.columns, rows)
-    header = ("annotator", "answers", "agreement", "noise_rate", "low", "high", "mistakes")
-    write_csv(folder / "annotators.csv", header, _annotators(result))
-    write_csv(folder / "transitions.csv", ("annotator", "answer", "true", "probability"), _transitions(result))
-    write_report(folder / "report.html")
-    write_json(folder / "audit.json", _content(result))
+    with only_process(folder):
+        # An older audit in the folder must not look finished while its files are replaced.
+        (folder / "audit.json").unlink(missing_ok=True)
+        for name, frame in (("consensus", result.frame()), ("votes", result.next_votes())):
+            rows = ([_cell(value) for value in row] for row in frame.iter_rows())
+            write_csv(folder / f"{name}.csv", frame.columns, rows)
+        header = ("annotator", "answers", "agreement", "noise_rate", "low", "high", "mistakes")
+        write_csv(folder / "annotators.csv", header, _annotators(result))
+        write_csv(folder / "transitions.csv", ("annotator", "answer", "true", "probability"), _transitions(result))
+        write_report(folder / "report.html")
+        write_json(folder / "audit.json", _content(result))
 
 
 def _annotators(result: CrowdResult) -> list[list[Any]]:
