@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,9 @@ class Tfidf:
     scale: float
 
     @classmethod
-    def fit(cls, texts: Sequence[str], *, kinds: Sequence[str] = ("words", "sequences"), size: int = DENSE_FEATURES):
+    def fit(
+        cls, texts: Sequence[str], *, kinds: Sequence[str] = ("words", "sequences"), size: int = DENSE_FEATURES
+    ) -> Self:
         """Fit to distinct texts.
 
         Args:
