@@ -10,21 +10,21 @@ def test_groups_of_rows_are_apart_on_the_map():
     x = generator.normal(size=(3000, 30))
     x[:, 0] += 10 * group
     every = np.arange(3000)
-    rows, points = features.embed(x, every, random_state=0)
+    rows, points = features.principal_positions(x, every, random_state=0)
     assert len(rows) == len(np.unique(rows)) == features.MOST_EMBEDDED
     first, second = points[group[rows] == 0], points[group[rows] == 1]
     assert np.abs(first.mean(0) - second.mean(0))[0] > 5 * max(first.std(0)[0], second.std(0)[0])
-    assert np.array_equal(features.embed(x, every, random_state=0)[1], points)
-    few, around = features.embed(x, every[group == 1][:50], random_state=0)
+    assert np.array_equal(features.principal_positions(x, every, random_state=0)[1], points)
+    few, around = features.principal_positions(x, every[group == 1][:50], random_state=0)
     assert few.tolist() == every[group == 1][:50].tolist()
     assert np.abs(around.mean(axis=0)).max() < 1e-2
 
 
 def test_constant_and_single_features_have_a_map():
-    rows, points = features.embed(np.ones((10, 3)), np.arange(10), random_state=0)
+    rows, points = features.principal_positions(np.ones((10, 3)), np.arange(10), random_state=0)
     assert points.shape == (10, 2)
     assert not points.any()
-    assert features.embed(np.arange(10.0)[:, None], np.arange(10), random_state=0)[1].shape == (10, 2)
+    assert features.principal_positions(np.arange(10.0)[:, None], np.arange(10), random_state=0)[1].shape == (10, 2)
     assert rows.tolist() == list(range(10))
 
 

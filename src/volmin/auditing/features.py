@@ -79,7 +79,7 @@ def encode_features(
     return Features(encoder.transform(frame, progress), uses)
 
 
-def embed(x: AnyArray, among: Labels, random_state: int) -> tuple[Labels, Array]:
+def principal_positions(x: AnyArray, among: Labels, random_state: int) -> tuple[Labels, Array]:
     """Rows drawn at random, and their positions by the first two principal components of the features.
 
     Args:

@@ -18,7 +18,7 @@ from volmin.data.tables import as_frame
 from volmin.exceptions import InputError
 from volmin.report import AuditPage, ClassNoise, Confusion, UnlabelledRows, write_audit_report
 from volmin.report.examples import Examples, image_examples, no_examples, table_examples
-from volmin.report.row_map import Embedding
+from volmin.report.row_map import RowPositions
 
 MOST_CONFUSIONS = 100
 
@@ -121,12 +121,12 @@ def _ranks(rows: Labels, listed: Labels) -> Labels:
     return np.where(np.isin(listed, rows), order[place], len(rows)) if len(rows) else np.zeros(len(listed), np.int64)
 
 
-def _embedding(result: AuditResult, listed: Labels) -> Embedding | None:
+def _embedding(result: AuditResult, listed: Labels) -> RowPositions | None:
     if result.embedding is None:
         return None
     rows, points = result.embedding
     place = {row: position for position, row in enumerate(listed.tolist())}
-    return Embedding(rows.tolist(), points, 1 - result.quality[rows], [place.get(row) for row in rows.tolist()])
+    return RowPositions(rows.tolist(), points, 1 - result.quality[rows], [place.get(row) for row in rows.tolist()])
 
 
 def _class_noise(result: AuditResult) -> list[ClassNoise]:

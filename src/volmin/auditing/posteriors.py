@@ -11,7 +11,7 @@ import numpy as np
 
 from volmin._typing import Array, Labels, Mask
 from volmin.auditing.arguments import check_rows
-from volmin.auditing.features import embed, encode_features
+from volmin.auditing.features import encode_features, principal_positions
 from volmin.auditing.findings import Finding, in_sample
 from volmin.auditing.judges import Judgement, given_judgement, judge, resolve_models
 from volmin.auditing.labels import Encoded
@@ -110,6 +110,6 @@ def fitted_posteriors(
     )
     flat = np.ascontiguousarray(x).reshape(len(x), -1)
     copies = float((first_copies(flat) != np.arange(len(x))).mean())
-    drawn, points = embed(flat, np.flatnonzero(labelled), random_state)
+    drawn, points = principal_positions(flat, np.flatnonzero(labelled), random_state)
     places = np.flatnonzero(rows.audited[rows.given.codes >= 0])[np.cumsum(labelled)[drawn] - 1]
     return Posteriors(judgement, copies=copies, embedding=(places, points), columns=encoded.columns)

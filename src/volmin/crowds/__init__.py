@@ -6,7 +6,7 @@ clean label is shared by all. A group of single labels (a source, a year, a hosp
 
 from volmin.crowds.aggregation import dawid_skene, vote_shares
 from volmin.crowds.answers import Answers
-from volmin.crowds.comparison import Comparison, compare_annotators, contexts
+from volmin.crowds.comparison import AnnotatorComparison, compare_annotators, contexts
 from volmin.crowds.consensus import CrowdFit, fit_crowd
 from volmin.crowds.copies import Copying, find_copies, with_sources
 from volmin.crowds.encoding import (
@@ -31,9 +31,9 @@ from volmin.crowds.transitions import (
 from volmin.crowds.votes import NextVotes, next_votes
 
 __all__ = [
+    "AnnotatorComparison",
     "AnnotatorTransitions",
     "Answers",
-    "Comparison",
     "Copying",
     "CrowdFit",
     "Deviations",

@@ -48,11 +48,11 @@ def dawid_skene(
         prior = posteriors.mean(axis=0)
         if change <= tolerance or iteration == max_iterations:
             return posteriors, T, prior
-        previous, posteriors = posteriors, clean_posteriors(answers, T, prior)
+        previous, posteriors = posteriors, posteriors_given_answers(answers, T, prior)
         change, iteration = np.abs(posteriors - previous).max(), iteration + 1
 
 
-def clean_posteriors(answers: Answers, T: Array, prior: Array, weight: float = 1.0) -> Array:
+def posteriors_given_answers(answers: Answers, T: Array, prior: Array, weight: float = 1.0) -> Array:
     """(N, C) Bayes' rule: proportional to ``prior * product of T[m, answer] ** weight`` over the answers of an item.
 
     Args:

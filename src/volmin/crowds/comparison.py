@@ -24,7 +24,7 @@ EM_STEPS = 10
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AnnotatorComparison:
     """A likelihood-ratio test of whether all annotators have the same T.
 
     Attributes:
@@ -46,7 +46,7 @@ def contexts(answers: Answers, fit: CrowdFit) -> Array:
 
 def compare_annotators(
     answers: Answers, context: Array, *, simulations: int = 99, random_state: int = 0
-) -> Comparison | None:
+) -> AnnotatorComparison | None:
     """Test whether all annotators have the same T; None if fewer than two have answers.
 
     The simulations draw every answer anew from the pooled T and its context, so that annotators may have answered items
@@ -76,7 +76,7 @@ def compare_annotators(
     as_large = sum(
         fitted((generator.random((len(items), 1)) > cumulative).sum(axis=1))[1] >= statistic for _ in range(simulations)
     )
-    return Comparison(statistic, (1 + as_large) / (simulations + 1), simulations)
+    return AnnotatorComparison(statistic, (1 + as_large) / (simulations + 1), simulations)
 
 
 def _maximised(answers: Answers, context: Array, start: Array, strength: float) -> tuple[Array, float]:

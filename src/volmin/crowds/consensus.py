@@ -33,7 +33,7 @@ import torch
 from scipy.special import softmax
 
 from volmin._typing import AnyArray, Array, Labels
-from volmin.crowds.aggregation import clean_posteriors, log, vote_shares
+from volmin.crowds.aggregation import log, posteriors_given_answers, vote_shares
 from volmin.crowds.answers import Answers
 from volmin.crowds.head import CrossFittedHead, cross_fitted_head, regressors
 from volmin.crowds.joint import choose_ridge, fit_jointly
@@ -192,7 +192,7 @@ class _Expectation:
             if self.progress is not None:
                 self.progress("consensus", self.done + number + 1, self.total)
         T = self.maximised(q, T)
-        posteriors = clean_posteriors(answers, T, h, self.weight)
+        posteriors = posteriors_given_answers(answers, T, h, self.weight)
         ridge = 0.0 if self.head is None else self.head.ridge
         pooled = self.pooled(answers.per_answer(q))
         return CrowdFit(T, pooled, h, posteriors, self.weight, self.strength, score, ridge, self.lam)

@@ -22,7 +22,7 @@ import scipy
 
 from volmin import readings
 from volmin._typing import AnyArray, Array, Labels
-from volmin.crowds.aggregation import clean_posteriors
+from volmin.crowds.aggregation import posteriors_given_answers
 from volmin.crowds.answers import Answers
 from volmin.crowds.consensus import CrowdFit, refit_transitions
 from volmin.crowds.head import regressors
@@ -96,7 +96,7 @@ def _variances(answers: Answers, fit: CrowdFit, features: AnyArray | None, level
     counts = np.bincount(sample.annotator, minlength=answers.num_annotators)
     rates, overall = [], []
     for h, T in _refits(sample, fit, features, kept, part):
-        wrong = 1 - _of_answer(sample, clean_posteriors(sample, T, h, fit.weight))
+        wrong = 1 - _of_answer(sample, posteriors_given_answers(sample, T, h, fit.weight))
         rates.append(_sums(sample, wrong) / np.maximum(counts, 1))
         overall.append([wrong.mean()])
     tail = (1 - level) / 2
@@ -127,7 +127,7 @@ def _refits(
 
 def _wrong(answers: Answers, fit: CrowdFit, weight: float) -> Array:
     """(A,) probabilities that the answers are wrong."""
-    posteriors = clean_posteriors(answers, fit.transitions, fit.classifier_probs, weight)
+    posteriors = posteriors_given_answers(answers, fit.transitions, fit.classifier_probs, weight)
     return 1 - _of_answer(answers, posteriors)
 
 

@@ -13,7 +13,7 @@ from volmin.io.atomic import write_text
 from volmin.report.examples import Examples
 from volmin.report.figures import fold_curves
 from volmin.report.page import TEMPLATES, Script, bar_end, zoomable_matrix
-from volmin.report.row_map import Embedding, row_map
+from volmin.report.row_map import RowPositions, row_map
 
 MOST_CLASS_LINES = 25
 """Number of classes that the table of noise rates shows; the others are folded away."""
@@ -134,7 +134,7 @@ class AuditPage:
     examples: Examples
     review: Mapping[str, Any]
     """What the script needs to compute the noise rate after decisions."""
-    embedding: Embedding | None
+    embedding: RowPositions | None
     """Positions of some rows on the map, where features are known."""
     histories: Sequence[Sequence[Mapping[str, Any]]]
     provenance: Mapping[str, Any]

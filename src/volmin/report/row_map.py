@@ -16,7 +16,7 @@ LEVELS = (0.25, 0.5, 0.9)
 
 
 @dataclass(frozen=True)
-class Embedding:
+class RowPositions:
     """Positions of some rows.
 
     Attributes:
@@ -32,7 +32,7 @@ class Embedding:
     places: Sequence[int | None]
 
 
-def row_map(embedding: Embedding) -> Markup:
+def row_map(embedding: RowPositions) -> Markup:
     """The map as SVG; the most suspicious rows are drawn last and largest."""
     points = np.asarray(embedding.points)
     # A few distant rows must not press the others together.

@@ -12,7 +12,7 @@ import polars as pl
 
 from volmin._typing import AnyArray, Array, Labels
 from volmin.auditing.findings import Finding
-from volmin.crowds import Answers, Comparison, Copying, CrowdFit, Information, NextVotes, Rates
+from volmin.crowds import AnnotatorComparison, Answers, Copying, CrowdFit, Information, NextVotes, Rates
 
 SMALLEST_CONFUSION = 0.005
 """Smaller shares are not named as confusions."""
@@ -73,7 +73,7 @@ class CrowdResult:
     overall: Rates
     information: Information
     level: float
-    comparison: Comparison | None
+    comparison: AnnotatorComparison | None
     copies: Sequence[Copying]
     votes: NextVotes
     grouped: bool = False

@@ -183,7 +183,7 @@ def _typed(column: pl.Series, decimal_comma: bool) -> pl.Series:
     if column.str.contains(r"^0\d+$").any():
         return column.replace("", None)  # codes, whose leading zeros are part of them
     for kind in (pl.Int64, pl.Float64):
-        if (parsed := as_numbers(column, kind, decimal_comma)).dtype == kind:
+        if (parsed := parsed_as(column, kind, decimal_comma)).dtype == kind:
             return parsed
     known = column.replace("", None)
     lower = known.str.to_lowercase()
@@ -198,7 +198,7 @@ def _typed(column: pl.Series, decimal_comma: bool) -> pl.Series:
     return known
 
 
-def as_numbers(column: pl.Series, kind: type[pl.DataType], decimal_comma: bool = False) -> pl.Series:
+def parsed_as(column: pl.Series, kind: type[pl.DataType], decimal_comma: bool = False) -> pl.Series:
     """Parse text as numbers, missing-value words as null; the column is unchanged if any value is not a number."""
     text = column.str.strip_chars()
     missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING_WORDS).fill_null(True)
