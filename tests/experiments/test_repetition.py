@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from volmin.exceptions import InputError
 from volmin.experiments import spec
 from volmin.experiments.plan import shared_training
 from volmin.experiments.records import read_records
@@ -126,6 +127,12 @@ def test_damaged_spec_is_one_line(command, tmp_path, change, message):
     assert message in done.err
     assert len(done.err.strip().splitlines()) == 1
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["spec.json", ""])
+def test_missing_spec_is_reported(tmp_path, name):
+    with pytest.raises(InputError, match="There is no spec at .*spec.json: give the folder of a run"):
+        read_spec(tmp_path / name)
 
 
 def test_spec_read_again_is_the_same(tmp_path):

@@ -29,6 +29,8 @@ def read_spec(path: Path, method: str | None = None) -> RunSpec:
         method: The method, which must be named here if it is from outside this package: no file has it imported.
     """
     path = path / "spec.json" if path.is_dir() else path
+    if not path.is_file():
+        raise InputError(f"There is no spec at {path}: give the folder of a run, or the spec.json in it.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
