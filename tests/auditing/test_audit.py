@@ -159,7 +159,7 @@ def test_labels_are_predicted_out_of_fold():
     # A forest of full depth reproduces its training labels, so that in sample it finds no wrong ones.
     x, clean = blobs([150, 150, 150])
     labels = noise.corrupt(clean, noise.pair(3, 0.3), seed=0)
-    forest = RandomForestClassifier(50, random_state=0)
+    forest = RandomForestClassifier(15, bootstrap=False, random_state=0)
     with pytest.warns(UserWarning, match="trained on these labels"):
         seen = volmin.audit(labels, probs=forest.fit(x, labels).predict_proba(x), random_state=0)
     unseen = volmin.audit(labels, features=x, model=forest, random_state=0)
