@@ -283,7 +283,7 @@ def test_invalid_arguments_are_rejected(arguments, message):
     [
         ([], "labels is empty"),
         ([{"a"}, {"b"}], "hashable"),
-        (np.zeros((3, 2, 2)), "vector"),
+        (np.zeros((3, 2, 2)), r"have shape \(3, 2, 2\)"),
         (list("abcdefgh"), "merge rare classes. Are these labels classes at all"),
         (["a"] * 50, "At least 2 classes need 5 rows or more, but 1 of 1 classes"),
     ],
