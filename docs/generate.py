@@ -33,7 +33,7 @@ from benchmarks.crowds import record as crowds
 from benchmarks.real_labels import record as real_labels
 from torture import record
 
-from benchmarks import learners
+from benchmarks import learners, precision
 
 RESULTS = Path(__file__).parents[1] / "results"
 API = re.compile(r"<!-- api (volmin[\w.]*) -->")
@@ -84,6 +84,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         _shared_training,
         _real_labels,
         _learners,
+        _precision,
         _crowds,
         _torture,
         _names,
@@ -191,6 +192,10 @@ def _crowds() -> str:
 
 def _learners() -> str:
     return learners.markdown(read_json(RESULTS / "learners.json"))
+
+
+def _precision() -> str:
+    return precision.markdown(read_json(RESULTS / "precision.json"))
 
 
 def _recipe() -> str:
