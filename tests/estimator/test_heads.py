@@ -5,7 +5,9 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 from volmin import noise, transition_error
+from volmin.estimator.cross_fitting import draw, fits, likelihood
 from volmin.estimator.discriminant import applied, discriminant
+from volmin.estimator.feature_maps import feature_maps
 from volmin.estimator.heads import choose_head
 from volmin.estimator.link import Link, climb, fit_link, shrunk
 from volmin.estimator.loader import RowLoader
@@ -122,6 +124,16 @@ def test_noisy_labels_choose_standardised_inputs_for_wine():
     with torch.no_grad():
         assert (found.network(x).argmax(1).numpy() == clean).mean() > 0.9
     assert 0.1 < 1 - np.diag(found.transition).mean() < 0.4
+
+
+def test_heads_are_compared_by_the_standard_error_of_the_gain():
+    x, labels, _ = noisy_wine()
+    sample = draw(x, labels, np.ones(len(labels)), 3, np.random.default_rng(0))
+    maps = feature_maps(x, np.ones(len(labels)), linear=True, seed=0)
+    standardised, scaled = (max(fits(inputs, sample, 5e-3), key=likelihood) for inputs in maps)
+    assert standardised.clearly_likelier(scaled)
+    assert not scaled.clearly_likelier(standardised)
+    assert not standardised.clearly_likelier(standardised)
 
 
 def test_pure_noise_is_not_learned():

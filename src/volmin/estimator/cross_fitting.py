@@ -74,6 +74,13 @@ class Fitted:
     def log_likelihood(self) -> float:
         return self.candidate.log_likelihood
 
+    def clearly_likelier(self, other: Fitted) -> bool:
+        """Whether held-out labels are likelier than under another head of the same rows, by a standard error."""
+        mine, others = (fit.link.log_likelihoods(fit.held_out, fit.problem.sample.labels) for fit in (self, other))
+        shares = self.problem.sample.weights / self.problem.sample.weights.sum()
+        gain = float(shares @ (mine - others))
+        return gain > np.sqrt(shares**2 @ (mine - others - gain) ** 2)
+
     def shrunk(self) -> Fitted:
         """The same head with T shrunk to symmetric noise, as far as that makes held-out labels more likely."""
         sample = self.problem.sample

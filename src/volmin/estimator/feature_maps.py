@@ -13,6 +13,7 @@ from volmin.networks import Standardize, WithRandomFeatures
 from volmin.ridge import CHUNK, Rows, column_moments
 
 RANDOM_FEATURES = 512
+STANDARDISED = "standardised"
 ENOUGH_FEATURES = 30
 """Where the variance is spread over so many features, no few of them dominate, and features keep their scales."""
 
@@ -63,7 +64,7 @@ def feature_maps(x: Rows, weights: Array, *, linear: bool, seed: int) -> list[Fe
     scaled = Standardize(mean, variance.sum().sqrt().expand(len(mean)).clone())
     unit = Standardize(mean, variance.sqrt() * max(1, int((variance > 0).sum())) ** 0.5)
     spread = bool(variance.sum().square() >= ENOUGH_FEATURES * variance.square().sum())
-    firsts = {"scaled": scaled} if spread else {"standardised": unit, "scaled": scaled}
+    firsts = {"scaled": scaled} if spread else {STANDARDISED: unit, "scaled": scaled}
     alone = [FeatureMap(name, nn.Sequential(first)) for name, first in firsts.items()]
     if linear or not isinstance(x, Tensor):
         return alone

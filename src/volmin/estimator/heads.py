@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from volmin._typing import Array, Labels
 from volmin.estimation.minimum_volume import floored
 from volmin.estimator.cross_fitting import NARROWING, Candidate, Fitted, draw, fits, given, likelihood
-from volmin.estimator.feature_maps import FeatureMap, feature_maps
+from volmin.estimator.feature_maps import STANDARDISED, FeatureMap, feature_maps
 from volmin.estimator.link import fit_link, joint_links
 from volmin.ridge import CHUNK, FoldRidge, Rows, fit_in_parts, scores
 
@@ -87,7 +87,7 @@ def _winner(
     sample = draw(x[screened], labels[screened], weights[screened], num_classes, generator)
     competing: Any = threads(delayed(fits)(inputs, sample, PENALTY) for inputs in maps)
     tried: list[Fitted] = [fit for found in competing for fit in found]
-    best = max(tried, key=likelihood)
+    best = _of_best_inputs(tried)
     if len(crossed) > len(screened):
         sample = draw(x[crossed], labels[crossed], weights[crossed], num_classes, generator)
         again = fits(best.problem.inputs, sample, best.candidate.penalty)
@@ -109,6 +109,18 @@ def _winner(
     coefficients = _coefficients(best) if every else _coefficients_of_all(best, x, labels, weights)
     candidates = sorted((fit.candidate for fit in tried), key=lambda found: -found.log_likelihood)
     return Chosen(best.problem.inputs.network(coefficients), best.link.transition, tuple(candidates))
+
+
+def _of_best_inputs(tried: list[Fitted]) -> Fitted:
+    """The likeliest head, which has to be clearly likelier to be preferred to those on standardised features.
+
+    Where few features have most of the variance, this is more often a matter of units than of what they say, and few
+    rows with noisy labels hardly tell the difference.
+    """
+    best = max(tried, key=likelihood)
+    standardised = [fit for fit in tried if fit.problem.inputs.name.startswith(STANDARDISED)]
+    usual = max(standardised, key=likelihood, default=best)
+    return best if best.clearly_likelier(usual) else usual
 
 
 def _is_heavy(T: Array) -> bool:

@@ -68,6 +68,10 @@ class Link:
         """(N, C) posteriors of the clean label for (N, C) scores."""
         return floored(scipy.special.softmax(self.slope * scores + self.intercepts, axis=1))
 
+    def log_likelihoods(self, scores: Array, labels: Labels) -> Array:
+        """(N,) log-likelihood of each noisy label."""
+        return log_likelihood(floored(self.posteriors(scores) @ self.transition.T), labels)
+
 
 @dataclass(frozen=True)
 class JointLink:
@@ -202,15 +206,8 @@ def _at_slope(scores: Array, labels: Labels, weights: Array, slope: float, start
         expected = clean * T[labels] * share[:, None]
         ratio = (expected.sum(axis=0) + PSEUDO_COUNT) / (weights @ clean + PSEUDO_COUNT)
         intercepts = intercepts + np.log(ratio)
-    clean = Link(slope, intercepts, T, 0.0).posteriors(scores)
-    likelihood = log_likelihood(floored(clean @ T.T), labels)
-    return replace(
-        start,
-        slope=slope,
-        intercepts=intercepts,
-        transition=T,
-        log_likelihood=float(np.average(likelihood, weights=weights)),
-    )
+    found = replace(start, slope=slope, intercepts=intercepts, transition=T)
+    return replace(found, log_likelihood=float(np.average(found.log_likelihoods(scores, labels), weights=weights)))
 
 
 def _added(shrinkage: float, T: Array, weights: Array) -> Array:
