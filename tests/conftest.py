@@ -1,4 +1,5 @@
 import os
+import shutil
 import warnings
 from typing import NamedTuple
 
@@ -135,3 +136,32 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     logits = torch.randn(40, 5, generator=generator, dtype=torch.double).requires_grad_()
     T = torch.tensor(noise.pair(5, 0.3)) * 0.9 + 0.1 * torch.rand(5, 5, generator=generator).double()
     return logits, T / T.sum(0), torch.arange(40) % 5
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; closed with the module, since an open one keeps an event loop running."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def violations():
+    """A function that lists what axe finds on a page: the rule, and the first element that breaks it."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+
+    def of(page, rules=("wcag2a", "wcag2aa", "wcag21aa", "best-practice")):
+        found = axe.run(page, options={"runOnly": list(rules)}).response["violations"]
+        return [(broken["id"], broken["nodes"][0]["html"][:160]) for broken in found]
+
+    return of

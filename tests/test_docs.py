@@ -144,15 +144,33 @@ def test_chooser_names_the_best_recorded_method():
     assert "| 1.3 |" in forward
 
 
-@pytest.mark.cluster
-def test_site_loads_nothing_from_outside_and_publishes_no_scripts(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The documentation as it is published."""
     pytest.importorskip("mkdocs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out]
     subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
-    assert not list(tmp_path.rglob("*.py"))
-    for page in tmp_path.rglob("*.html"):
+    return out
+
+
+@pytest.mark.cluster
+def test_site_loads_nothing_from_outside_and_publishes_no_scripts(site):
+    assert not list(site.rglob("*.py"))
+    for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         tags = re.findall(r"<(?:script|img|iframe)[^>]*>|<link[^>]*(?:stylesheet|preconnect)[^>]*>", text)
         without_data = [re.sub(r'"data:[^"]*"', '""', tag) for tag in tags]  # base64 may contain two slashes
         assert [tag for tag in without_data if "//" in tag] == [], page
-    assert "volminnet" in (tmp_path / "search" / "search_index.json").read_text()
+    assert "volminnet" in (site / "search" / "search_index.json").read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_site_is_accessible(site, browser, violations, scheme):
+    context = browser.new_context(color_scheme=scheme, offline=True)
+    page = context.new_page()
+    for name in ("", "choose", "results", "faq", "api/auditing", "findings/weak_judge"):
+        page.goto((site / name / "index.html").as_uri())
+        assert violations(page, ["wcag2a", "wcag2aa", "wcag21aa"]) == [], name
+    context.close()
