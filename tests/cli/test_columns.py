@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from volmin.cli.columns import column_types
+from volmin.cli.columns import column_types, show_columns
 from volmin.exceptions import InputError
 
 WORDS = {
@@ -70,6 +70,19 @@ def test_each_columns_use_is_printed_and_stored(command, tmp_path):
     assert low <= wrong.mean() <= high
     flagged = pl.read_csv(tmp_path / "audit" / "issues.csv")["row"].to_numpy()
     assert wrong[flagged].mean() > 0.85
+
+
+def test_columns_with_long_names_are_shown_whole_on_narrow_terminals(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    names = ["a_rather_long_name_of_a_column_in_an_export", "n", " "]
+    note = "read from text such as '1,844.66'; 1.1% missing"
+    show_columns([{"name": name, "kind": "number", "note": note, "features": 2} for name in names])
+    shown = capsys.readouterr().out
+    assert f"  {names[0]}\n" in shown
+    assert "(no name)" in shown
+    assert "…" not in shown
+    assert max(len(line) for line in shown.splitlines()[1:]) <= 60
+    assert " ".join(shown.split()).count(f"number {note}") == 3
 
 
 def test_options_for_types():
@@ -201,6 +214,7 @@ class FakeSentences:
     """Stands for sentence_transformers.SentenceTransformer: counts of the words that matter."""
 
     def __init__(self, folder, **options):
+        print("Loading weights: 100%", file=sys.stderr)
         assert options["local_files_only"]
         if not Path(folder).is_dir():
             raise OSError(f"no model at {folder}")
@@ -219,8 +233,9 @@ def test_sentence_encoder_of_a_local_folder(command, tmp_path, monkeypatch):
     churn_table(300).write_csv(tmp_path / "churn.csv")
     options = ["audit", tmp_path / "churn.csv", "--label", "churn", "--ignore", "truth", "--model", "logistic"]
     options += ["--out", tmp_path / "audit"]
-    code, out, _ = command(*options, "--text-encoder", model, "--json")
+    code, out, err = command(*options, "--text-encoder", model, "--json")
     assert code == 0
+    assert "Loading weights" not in err
     columns = {column["name"]: column for column in json.loads(out)["provenance"]["columns"]}
     note = columns["note"]
     assert (note["kind"], note["note"], note["features"]) == ("text", "embedded by model", 2)

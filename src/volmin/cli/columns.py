@@ -38,8 +38,9 @@ def show_columns(columns: Sequence[Mapping[str, Any]]) -> None:
     say(f"Columns: {len(used)} of {len(uses)} used, {features:,} features (change with --types COLUMN=TYPE).")
     width = min(24, max(len(name) for name, *_ in lines))
     for name, kind, note in lines[:MOST_LINES]:
-        shown = name if len(name) <= width else name[: width - 1] + "…"
-        start = f"  {shown:<{width}}  {kind:<8}  "
+        if len(name) > width:  # on a line of its own, since it may be what --types needs
+            say(f"  {name}")
+        start = f"  {name if len(name) <= width else '':<{width}}  {kind:<8}  "
         room = max(20, min(100, shutil.get_terminal_size().columns) - len(start))
         first, *rest = textwrap.wrap(note, room) or [""]
         say("\n".join([(start + first).rstrip(), *(" " * len(start) + line for line in rest)]))

@@ -6,7 +6,9 @@ the optional packages sentence-transformers and timm. They load weights from loc
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -67,7 +69,8 @@ def sentence_encoder(folder: str | Path) -> NamedEncoder:
     except ImportError:
         raise InputError("Sentence encoders need sentence-transformers: pip install 'volmin[text]'.") from None
     try:
-        model = SentenceTransformer(str(folder), local_files_only=True, device="cpu")
+        with contextlib.redirect_stderr(io.StringIO()):  # a bar of its own for the weights, also with --quiet
+            model = SentenceTransformer(str(folder), local_files_only=True, device="cpu")
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"There is no sentence encoder at {folder}, and nothing is downloaded: {reason}") from None
