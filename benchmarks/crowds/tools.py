@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from volmin._typing import Array
 from volmin.auditing import audit_crowd
 from volmin.crowds import Answers, dawid_skene, fit_crowd, vote_shares
-from volmin.crowds.aggregation import clean_posteriors
+from volmin.crowds.aggregation import posteriors_given_answers
 
 PSEUDO_COUNT = 0.01
 
@@ -115,9 +115,9 @@ def _true_classifier(crowd: Crowd, seed: int) -> dict:
     assert T is not None
     assert probs is not None
     for _ in range(TRUE_CLASSIFIER_STEPS):
-        counts = answers.per_answer(clean_posteriors(answers, T, probs)[answers.item]) + PSEUDO_COUNT
+        counts = answers.per_answer(posteriors_given_answers(answers, T, probs)[answers.item]) + PSEUDO_COUNT
         T = counts / counts.sum(axis=1, keepdims=True)
-    return {"probs": clean_posteriors(answers, T, probs), "T": T}
+    return {"probs": posteriors_given_answers(answers, T, probs), "T": T}
 
 
 def _majority(crowd: Crowd, seed: int) -> dict:

@@ -240,8 +240,9 @@ def test_report_shows_the_range(found, tmp_path):
     found.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     low, high = (f"{rate:.1%}" for rate in found.noise_range)
-    assert f"<dd>{low} to {high}<small>between the readings of hard examples" in page
-    assert "range between the readings" in page
+    assert f"<b>{low} to {high}</b> of the labels are wrong" in page
+    assert f"<dd>{found.noise_rate:.1%}<small>between the readings of hard examples" in page
+    assert "The range lies between the two readings" in page
     assert "T is identified" not in page
     assert "expected to be correct" not in page
 
