@@ -9,7 +9,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
-from sklearn.decomposition import PCA
 
 from volmin._typing import AnyArray, Array, Labels
 from volmin.crowds.answers import Answers
@@ -37,6 +36,8 @@ def regressors(x: AnyArray) -> Features:
     """Standardised features, or their leading principal components if there are many, and a last column of ones."""
     rows = _scaled(x)
     if rows.shape[1] > MOST_COMPONENTS:
+        from sklearn.decomposition import PCA  # takes a second, and training imports this module
+
         rows = PCA(min(MOST_COMPONENTS, len(rows)), random_state=0).fit_transform(rows)
     return _with_ones(rows)
 
