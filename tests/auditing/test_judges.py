@@ -75,7 +75,7 @@ def test_a_fold_is_the_same_whatever_else_is_fitted():
     generator = np.random.default_rng(4)
     x = generator.normal(size=(60, 3)).astype(np.float32)
     labels = generator.integers(0, 2, 60)
-    models = {name: resolve_models(name, x, 2)[name] for name in ("logistic", "forest")}
+    models = {name: resolve_models(name, len(x), x.shape[1:], 2)[name] for name in ("logistic", "forest")}
     every = cross_fit(models, x, labels, 2, folds=3, random_state=0)["forest"]
     alone = {"forest": models["forest"].set_params(n_estimators=300)}
     first, rest = (
@@ -98,7 +98,7 @@ def test_judges_that_lose_on_the_first_fold_are_not_fitted_to_the_others(most, m
 
     labels = np.arange(1200) % 3
     x = (np.random.default_rng(3).normal(size=(1200, 4)) + 2 * labels[:, None]).astype(np.float32)
-    models = {"watcher": Watcher(), "logistic": resolve_models("logistic", x, 3)["logistic"]}
+    models = {"watcher": Watcher(), "logistic": resolve_models("logistic", len(x), x.shape[1:], 3)["logistic"]}
     judged = judge(models, x, labels, 3, folds=4, random_state=0)
     assert fitted == [min(most, 1200) * 3 // 4]
     assert [entry.name for entry in judged.judges] == ["logistic"]
@@ -113,7 +113,7 @@ def test_large_images_get_a_convolutional_network(side, convolutional):
     codes = np.arange(60) % 2
     x = generator.random((60, 1, side, side), dtype=np.float32)
     x[codes == 1, :, : side // 2] += 1
-    model = resolve_models("network", x, 2)["network"]
+    model = resolve_models("network", len(x), x.shape[1:], 2)["network"]
     assert callable(model.network) == convolutional
     found = cross_fit({"net": model.set_params(epochs=3)}, x, codes, 2, folds=2, random_state=0)["net"]
     assert found.probs.shape == (1, 60, 2)
@@ -164,7 +164,9 @@ def test_cross_fitting_is_repeated_for_few_rows():
     generator = np.random.default_rng(3)
     labels = np.arange(90) % 3
     x = (generator.normal(size=(90, 4)) + 3 * labels[:, None]).astype(np.float32)
-    models = {name: model for name, model in resolve_models("auto", x, 3).items() if name != "network"}
+    models = {
+        name: model for name, model in resolve_models("auto", len(x), x.shape[1:], 3).items() if name != "network"
+    }
     judged = judge(models, x, labels, 3, folds=3, random_state=0)
     assert judged.repeated.shape == (3, 90, 3)
     assert np.allclose(judged.repeated.mean(axis=0), judged.probs)

@@ -7,7 +7,7 @@ calibrated posteriors are mixed with the convex weights that maximise this likel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -128,10 +128,17 @@ def given_judgement(probs: Array, labels: Labels) -> Judgement:
     return Judgement(probs, [_judge("given probabilities", 1.0, floored(probs[known]), labels[known])])
 
 
-def resolve_models(model: Any, x: AnyArray, num_classes: int) -> dict[str, Any]:
-    """The classifiers that ``model`` stands for, by name: those that compete for "auto", otherwise a single one."""
-    rows, features = len(x), int(np.prod(x.shape[1:]))
-    net = image_network if x.ndim == 4 and min(x.shape[2:]) >= SMALLEST_IMAGE else network
+def resolve_models(model: Any, rows: int, shape: Sequence[int], num_classes: int) -> dict[str, Any]:
+    """The classifiers that ``model`` stands for, by name: those that compete for "auto", otherwise a single one.
+
+    Args:
+        model: Argument of ``volmin.audit``.
+        rows: Number of rows with a label.
+        shape: Shape of the features of one row.
+        num_classes: Number of classes C.
+    """
+    features = int(np.prod(shape))
+    net = image_network if len(shape) == 3 and min(shape[1:]) >= SMALLEST_IMAGE else network
     if isinstance(model, str) and model == "auto":
         found: dict[str, Any] = {"network": net(rows)}
         if features <= MOST_LINEAR_FEATURES:

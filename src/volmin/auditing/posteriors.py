@@ -99,7 +99,7 @@ def fitted_posteriors(
     x = encoded.x if rows.judged.all() else encoded.x[rows.judged]
     labelled, num_classes = rows.codes >= 0, len(rows.common)
     judgement = judge(
-        resolve_models("auto" if model is None else model, x[: labelled.sum()], num_classes),
+        resolve_models("auto" if model is None else model, int(labelled.sum()), x.shape[1:], num_classes),
         x,
         rows.codes,
         num_classes,
