@@ -67,6 +67,17 @@ def test_findings_name_the_best_the_spammer_and_the_copies(found):
     assert "p ≤ 0.01" in texts["annotators_differ"]
 
 
+@pytest.mark.parametrize(
+    ("smallest", "mistakes"), [(0.005, ": the most frequent mistakes of 0 are 0 for 2 and 1 for 0."), (1.0, ".")]
+)
+def test_swapped_classes_are_named_with_mistakes_that_are_frequent_enough(smallest, mistakes, monkeypatch):
+    monkeypatch.setattr("volmin.auditing.crowd.result.SMALLEST_CONFUSION", smallest)
+    clean = np.arange(24) % 3
+    answers = np.stack([(clean + 1) % 3, clean, clean, clean], axis=1)
+    texts = {finding.code: finding.text for finding in volmin.audit(answers, random_state=0).findings}
+    assert texts["swapped_labels"].startswith(f"Most answers of 0 are wrong, yet tell the class{mistakes} The")
+
+
 def test_another_vote_is_asked_of_somebody_who_has_not_answered(found, votes):
     _, Y, _ = votes
     asked = found.next_votes()

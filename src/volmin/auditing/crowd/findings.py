@@ -105,12 +105,12 @@ def _swapped(result: CrowdResult) -> Finding | None:
         return None
     confusions = next(line.confusions for line in result.profiles() if line.name == str(result.names[found[0]]))
     example = " and ".join(f"{result.classes[given]} for {result.classes[true]}" for given, true, _ in confusions)
+    mistakes = f": the most frequent mistakes of {result.names[found[0]]} are {example}" if example else ""
     what = "labels" if result.grouped else "answers"
     return Finding(
         "swapped_labels",
-        f"Most {what} of {_named(result, found)} are wrong, yet tell the class: the most frequent mistakes of"
-        f" {result.names[found[0]]} are {example or 'many'}. The consensus takes this into account; check whether the"
-        " names of classes were swapped.",
+        f"Most {what} of {_named(result, found)} are wrong, yet tell the class{mistakes}. The consensus takes this into"
+        " account; check whether the names of classes were swapped.",
     )
 
 
